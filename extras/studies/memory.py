@@ -5,17 +5,16 @@ and what prefetches of many rows at once are worth, and writes OUTDIR/memory.jso
 
 Exit status: 0 fine, 1 usage or environment.
 """
-import json
 import os
 import statistics
-import subprocess
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "reports"))
 import program
-from program import Arguments, ResultError, read_text, write_whole
+from merge import read
+from program import Arguments
 from style import markdown_table, number, text_table
-from tune import read_lines
+from tune import measured, read_lines
 
 SPAN_HEADS = ("span", "cold, ns a line", "warm, ns a line")
 WAY_HEADS = ("the rows have had", "that took, ns a row", "reading them then, ns a row")
@@ -68,7 +67,7 @@ def tables(data):
 
 def page(path):
     """The lines of a section."""
-    data = json.loads(read_text(path))
+    data = read(path)
     latency, ways = (list(markdown_table(heads, rows)) for heads, rows in tables(data))
     return [*findings(data), "", *latency, "", *ways]
 
@@ -79,12 +78,7 @@ def main():
     parser.add_argument("--memory", default="build/extras/studies/memory/memory", help="the program")
     parser.add_argument("--mib", default="4096", help="of the largest span")
     args = parser.parse_args()
-    done = subprocess.run([args.memory, args.mib], stdout=subprocess.PIPE, text=True, check=False)
-    if done.returncode:
-        raise ResultError(f"{args.memory} ended with status {done.returncode}")
-    data = result(done.stdout.splitlines())
-    os.makedirs(args.outdir, exist_ok=True)
-    write_whole(os.path.join(args.outdir, "memory.json"), json.dumps(data, indent=1))
+    data = measured([args.memory, args.mib], result, os.path.join(args.outdir, "memory.json"))
     for heads, rows in tables(data):
         print()
         print("\n".join(text_table([heads, *rows])))

@@ -17,7 +17,6 @@ import turns
 from noise_floor import SHARE, SIDES, floor_of
 from parts import write
 from program import Arguments, ResultError, write_whole
-from results import load
 from style import markdown_table
 from verdict import MIN_EFFECT, effect, words_of
 
@@ -25,28 +24,6 @@ PLANTED = (0.0, 0.05, 0.1, 0.2)                      # of the table
 DRAWN = (0.0, 0.025, 0.05, 0.075, 0.1, 0.125, 0.15, 0.2, 0.25, 0.3)
 WORDS = ("SLOWER", "UNSURE", "SAME", "FASTER")
 COLOURS = ("#c8553d", "#999999", "#2f6f9f", "#44aa99")
-TEXT = """# The noise of a machine
-
-`make noise` makes this page. The same program took turns with itself: {comparisons} comparisons of identical code,
-{rows} rows each, {samples} samples on each side of a row. {machine}; {date}.
-
-In {share:.0f} % of all rows the medians differed by less than **{floor:.1f} %**: the floor, below which no change
-counts here. `make bench-against` and `make compare` take it from `OUT/noise/noise.json`.
-
-{floors}
-
-## What compare.py finds
-
-![share of each verdict over the planted slowdown](noise.png)
-
-The same samples with a slowdown planted in one side: its times are multiplied. Each comparison is judged like any
-other, with the floor of the other comparisons; changes below 5 % and below the floor do not count. A slowdown that is
-as large as the least effect is found in half the rows at best.
-
-{found}
-
-{false}
-"""
 
 
 def judged(noise, planted):
@@ -71,8 +48,9 @@ def false_ones(found):
     return f"**{wrong} of {len(found)} comparisons of identical code had a false verdict.**"
 
 
-def tables(noise):
-    """The texts of the page."""
+def page(result):
+    """The lines of a section of a page."""
+    noise = noise_floor.of(result)
     by = {p: judged(noise, p) for p in PLANTED}
     percent = lambda x: f"{100 * x:.1f} %"
     ratios = [p.ratio for p in noise.pairs]
@@ -81,16 +59,9 @@ def tables(noise):
     found = markdown_table(("planted", *WORDS, "comparisons with a SLOWER row"), [
         (f"{100 * p:.0f} %", *(percent(s) for s in shares(f)),
          f"{sum('SLOWER' in row for row in f.values())} of {len(f)}") for p, f in by.items()])
-    return {"floors": "\n".join(floors), "found": "\n".join(found), "false": false_ones(by[0.0])}
-
-
-def page(result):
-    """The lines of a section of a page."""
-    noise = noise_floor.of(result)
-    own = tables(noise)
     return [f"In {100 * SHARE:.0f} % of rows, identical code differs by less than {100 * noise.floor:.1f} %, with "
-            f"{noise.samples} samples on each side. No smaller change counts here.", "", own["floors"], "",
-            "What compare.py finds if the times of one side are multiplied:", "", own["found"], "", own["false"]]
+            f"{noise.samples} samples on each side. No smaller change counts here.", "", *floors, "",
+            "What compare.py finds if the times of one side are multiplied:", "", *found, "", false_ones(by[0.0])]
 
 
 def draw(noise, stem):
@@ -107,35 +78,35 @@ def draw(noise, stem):
 
 
 def report(noise, outdir):
-    own, context = os.path.join(outdir, "noise"), noise.result.context
-    count = 1 + max(p.comparison for p in noise.pairs)
-    text = TEXT.format(comparisons=count, rows=len(noise.pairs) // count, samples=noise.samples, share=100 * SHARE,
-                       machine=noise.result.machine(), date=str(context.get("emb_date", "?"))[:10],
-                       floor=100 * noise.floor, **tables(noise))
+    own, result = os.path.join(outdir, "noise"), noise.result
+    text = "\n".join([
+        "# The noise of a machine", "", "`make noise` makes this page: the same program took turns with itself. "
+        f"{result.machine()}; {str(result.context.get('emb_date', '?'))[:10]}.", "",
+        "![share of each verdict over the planted slowdown](noise.png)", "", *page(result), "",
+        "Each comparison is judged like any other, with the floor of the other comparisons. A slowdown that is as large as "
+        "the least effect is found in half the rows at best."]) + "\n"
     write_whole(own + ".md", text)
     return text, [own + ".md", *paper.if_possible(draw, noise, own)]
 
 
 def main():
     parser = Arguments(__doc__, allow_abbrev=False)
-    parser.add_argument("--bench", metavar="PROGRAM", help="measure with this one; otherwise only report")
+    parser.add_argument("--bench", required=True, metavar="PROGRAM")
     parser.add_argument("--embfuse", metavar="PROGRAM")
     parser.add_argument("--comparisons", type=int, default=2, help="of REPS samples each (2)")
     turns.add_arguments(parser, "noise")
     args = parser.parse_args()
-    path, wrong = os.path.join(args.out, "noise.json"), False
-    if args.bench:
-        count = turns.count_of(args, 7)
-        if not 1 <= args.comparisons <= 1000:
-            raise ResultError(f"COMPARISONS: {args.comparisons} is not from 1 to 1000")
-        builds = [turns.Build(side, args.bench, args.embfuse) for side in SIDES]
-        os.makedirs(args.out, exist_ok=True)
-        turns.measure(builds, count * args.comparisons, turns.options_of(args, builds[0]),
-                      lambda parts: write(path, turns.joined(parts, {"emb_noise_samples": str(count)})))
-        wrong = bool(load(path).failures())
-    text, files = report(noise_floor.read(path), args.out)
+    path, count = os.path.join(args.out, "noise.json"), turns.count_of(args, 7)
+    if not 1 <= args.comparisons <= 1000:
+        raise ResultError(f"COMPARISONS: {args.comparisons} is not from 1 to 1000")
+    builds = [turns.Build(side, args.bench, args.embfuse) for side in SIDES]
+    os.makedirs(args.out, exist_ok=True)
+    turns.measure(builds, count * args.comparisons, turns.options_of(args, builds[0]),
+                  lambda parts: write(path, turns.joined(parts, {"emb_noise_samples": str(count)})))
+    noise = noise_floor.read(path)
+    text, files = report(noise, args.out)
     print(text + "\n" + "\n".join([path, *files]))
-    return 2 if wrong else 0
+    return 2 if noise.result.failures() else 0
 
 
 if __name__ == "__main__":

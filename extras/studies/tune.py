@@ -13,7 +13,8 @@ import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "reports"))
 import program
-from program import Arguments, ResultError, read_text, write_whole
+from merge import read
+from program import Arguments, ResultError, write_whole
 from results import words
 from style import markdown_table, number, text_table
 
@@ -85,11 +86,22 @@ def gain(data):
 
 def page(path):
     """The lines of a section: every part."""
-    data = json.loads(read_text(path))
+    data = read(path)
     out = [gain(data), ""]
     for name, part in parts(data).items():
         out += [f"**{name}**", "", *markdown_table(heads(data), rows_of(part)), ""]
     return out[:-1]
+
+
+def measured(command, result_of, path):
+    """What a program prints, as a result, which the file keeps."""
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
+    if done.returncode:
+        raise ResultError(f"{command[0]} ended with status {done.returncode}")
+    data = result_of(done.stdout.splitlines())
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    write_whole(path, json.dumps(data, indent=1))
+    return data
 
 
 def main():
@@ -100,14 +112,7 @@ def main():
     parser.add_argument("--rows", default="4000000", help="of the table, 256 bytes each")
     parser.add_argument("--seconds", default="8.5")
     args = parser.parse_args()
-    done = subprocess.run([args.tune, args.threads, args.seconds, args.rows], stdout=subprocess.PIPE, text=True,
-                          check=False)
-    if done.returncode:
-        raise ResultError(f"{args.tune} ended with status {done.returncode}")
-    data = result(done.stdout.splitlines())
-    os.makedirs(args.outdir, exist_ok=True)
-    path = os.path.join(args.outdir, "tune.json")
-    write_whole(path, json.dumps(data, indent=1))
+    data = measured([args.tune, args.threads, args.seconds, args.rows], result, os.path.join(args.outdir, "tune.json"))
     for name, part in parts(data).items():
         print(f"\n{name}")
         print("\n".join(text_table([heads(data), *rows_of(part)])))
