@@ -175,9 +175,9 @@ def draw(results, found, stem):
             if place(key) != group:
                 continue
             q = [s.quartiles("ns_per_lookup") for _, s in own]
-            xs, (mid, bars) = [i for i, _ in own], paper.spread(q)
+            xs = [i for i, _ in own]
+            mid = paper.marks(ax, list(zip(xs, q)), **paper.look(own[-1][1].kernel))
             values += mid
-            ax.errorbar(xs, mid, bars, **paper.look(own[-1][1].kernel))
             at = dict(zip(xs, mid))
             rings = [(c.at, at[c.at]) for c in found if c.key == key]
             if rings:

@@ -106,10 +106,17 @@ def look(kernel, mark="", line=True):
             "capthick": 0.7}
 
 
-def spread(quartiles):
-    """(medians, how far the quartiles are below and above), as errorbar() takes them."""
-    low, mid, high = zip(*quartiles)
-    return mid, [[m - v for m, v in zip(mid, low)], [v - m for m, v in zip(mid, high)]]
+def marks(ax, points, across=False, **how):
+    """Draws medians and quartiles, upright or across, of points (place, quartiles); returns the medians."""
+    if not points:
+        return ()
+    places, (low, mid, high) = [p for p, _ in points], zip(*(q for _, q in points))
+    error = [[m - v for m, v in zip(mid, low)], [v - m for m, v in zip(mid, high)]]
+    if across:
+        ax.errorbar(mid, places, xerr=error, **how)
+    else:
+        ax.errorbar(places, mid, error, **how)
+    return mid
 
 
 def lines(ax, groups, xs, key="ns_per_lookup"):
@@ -117,10 +124,7 @@ def lines(ax, groups, xs, key="ns_per_lookup"):
     drawn = []
     for kernel, mark in kernels_of(groups):
         points = [(x, s.quartiles(key)) for x, g in zip(xs, groups) for s in [g.of(kernel.name)] if s and s.median(key)]
-        if points:
-            mid, error = spread([q for _, q in points])
-            ax.errorbar([x for x, _ in points], mid, error, **look(kernel, mark))
-            drawn += mid
+        drawn += marks(ax, points, **look(kernel, mark))
     return drawn
 
 
@@ -133,10 +137,7 @@ def dots(ax, rows, groups, kernels, key="ns_per_lookup"):
         there = [(y, s) for y, g in zip(rows, groups) for s in [g.of(kernel.name)] if s and s.median(key)]
         for how in ({}, HOLLOW):  # the legend takes the first
             points = [(y + shift, s.quartiles(key)) for y, s in there if bool(s.mark()) == bool(how)]
-            if points:
-                mid, error = spread([q for _, q in points])
-                ax.errorbar(mid, [y for y, _ in points], xerr=error, **look(kernel, line=False) | how)
-                drawn += mid
+            drawn += marks(ax, points, True, **look(kernel, line=False) | how)
     return drawn
 
 

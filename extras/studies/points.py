@@ -20,13 +20,13 @@ import sweep
 from program import Arguments
 
 # reps: samples of a kernel, 0 if `make NAME` measures it in one run; options: {name: (default, help)};
-# few: lines of the table that are printed, if not all
-Study = namedtuple("Study", "module title reps options few", defaults=(0, {}, None))
+# few: what text() takes for the lines that are printed, if these are not all
+Study = namedtuple("Study", "module title reps options few", defaults=(0, {}, ()))
 
 STUDIES = {
     "ladder": Study(ladder, "What each technique of {kernel} is worth"),
     "sweep": Study(sweep, "Every point, the worst first", 3,
-                   {"gib": (4.0, "limit of the weights of a point")}, few=10),
+                   {"gib": (4.0, "limit of the weights of a point")}, few=(10,)),
     "crossover": Study(crossover, "Dense or sparse gradient", 5,
                        {"mib": (128, "weights of the table"), "rules": (crossover.RULES, "update rules")}),
     "scaling": Study(scaling, "Time against lookups, rows and threads", 5,
@@ -39,7 +39,7 @@ def report(name, result, outdir, kernel, below):
     found = study.module.read(result, kernel, below)
     text = lambda *few: "\n".join([*result.cautions("**"), *study.module.text(result, found, kernel, *few)])
     return parts.publish(name, outdir, study.title.format(kernel=kernel), text(),
-                         lambda stem: study.module.picture(result, found, kernel, stem)), text(*filter(None, [study.few]))
+                         lambda stem: study.module.picture(result, found, kernel, stem)), text(*study.few)
 
 
 def main():

@@ -4,7 +4,7 @@ determinism costs."""
 import math
 
 from export import by_rule, kernels_of, stage_key, stage_panel
-from paper import PAGE, SMALL, dots, finish, hollow_notes, log_axis, look, panels, range_of, spread, striped
+from paper import PAGE, SMALL, dots, finish, hollow_notes, log_axis, look, marks, panels, range_of, striped
 from results import FORWARD, PEERS, STAGES, WEIGHT_GRAD, by_state, by_workload
 from style import nice_range, number, wrap
 
@@ -36,8 +36,7 @@ def scatter(width, result, groups):
         for kernel, mark in kernels_of(groups):
             s = group.of(kernel.name)
             if s and s.ns:
-                mid, error = spread([speeds(s)])
-                ax.errorbar(s.median("scratch_mib") or zero, mid, error, clip_on=False, **look(kernel, mark, line=False))
+                marks(ax, [(s.median("scratch_mib") or zero, speeds(s))], clip_on=False, **look(kernel, mark, line=False))
         ax.set_title(wrap(group.workload, 18))
     log_axis(axes[0].xaxis, low, high, room=3, zero=zero)
     log_axis(axes[0].yaxis, *rates)
@@ -146,9 +145,8 @@ def determinism(width, result, groups):
         pair = fastest(group)
         ax.plot([s.ns for s in pair], [y, y], color="#bbbbbb", lw=1.5, zorder=1)
         for s, kind in zip(pair, ("deterministic", "not deterministic")):
-            mid, error = spread([s.quartiles("ns_per_lookup")])
-            ax.errorbar(mid, y, xerr=error, **look(s.kernel, line=False) | {"label": f"{s.kernel.title}, {kind}"})
-            drawn += mid
+            drawn += marks(ax, [(y, s.quartiles("ns_per_lookup"))], True,
+                           **look(s.kernel, line=False) | {"label": f"{s.kernel.title}, {kind}"})
         ax.text(1.01, y, number(pair[0].ns / pair[1].ns), va="center", fontsize=6.5,
                 transform=ax.get_yaxis_transform())
     log_axis(ax.xaxis, *range_of(drawn, 1.2), room=7 if width == PAGE else 5)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 """What narrow types of weights, momenta and gradients save: bytes, and time."""
-from paper import GREY, finish, panels, spread
+from paper import GREY, finish, marks, panels
 from style import wrap
 
 from drawings.choose import against_fp32, by_key, type_text
@@ -32,12 +32,12 @@ def savings(width, result, found):
         ax.plot([0, 2], [0, 2], color=GREY, lw=0.9, label="time falls as bytes do")
         ax.axhline(1, color=GREY, lw=0.9, ls="--", label="the time of fp32")
         for g in own:
-            mid, error = spread([[v / plain.best().ns for v in g.best().quartiles("ns_per_lookup")]])
+            times = [v / plain.best().ns for v in g.best().quartiles("ns_per_lookup")]
             shade, marker = LOOKS[g.types.get("weight_type", "fp32")]
-            ax.errorbar(g.median("compulsory_mib") / plain.median("compulsory_mib"), mid, error, ls="none",
-                        color=shade, marker=marker, ms=4, elinewidth=0.8,
-                        fillstyle=FILLS[others.index(other(g)) % len(FILLS)], label=type_text(g.types))
-            most = max(most, mid[0] + error[1][0])
+            marks(ax, [(g.median("compulsory_mib") / plain.median("compulsory_mib"), times)], ls="none", color=shade,
+                  marker=marker, ms=4, elinewidth=0.8, fillstyle=FILLS[others.index(other(g)) % len(FILLS)],
+                  label=type_text(g.types))
+            most = max(most, times[2])
         ax.set_title(f"{rule}\n{wrap(name, 24)}")
     for ax in axes:
         ax.set(xlim=(0, 1.1), ylim=(0, 1.1 * most))

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Figures of kernels beside the roof that memory and caches set to them."""
 from export import by_rule
-from paper import GREY, PALE, SMALL, binary_axis, finish, log_axis, look, panels, range_of, spread
+from paper import GREY, PALE, SMALL, binary_axis, finish, log_axis, look, marks, panels, range_of
 from results import MANY_RULES, OVER_MARK, OVER_NOTE, by_speed, by_state, by_workload, quartiles
 from style import wrap
 
@@ -53,10 +53,7 @@ def roofline(width, result, dims):
                 label="roof of the workload")
         for kernel in reversed(kernels):
             points = [(intensity(g), speeds(s)) for g in own for s in [g.of(kernel.name)] if s and s.ns]
-            if points:
-                mid, error = spread([q for _, q in points])
-                ax.errorbar([x for x, _ in points], mid, error, **look(kernel, line=False))
-                drawn += mid
+            drawn += marks(ax, points, **look(kernel, line=False))
         drawn += [*own_roofs, gather * 1e3 / (4 * dim)]
         ax.set_title(f"dim {dim:g}")
     binary_axis(axes[0].xaxis, ends, room=6)
@@ -85,11 +82,9 @@ def rules_roof(width, result, shown):
         ax.barh(ys, [100 * g.best().median("share_roof") for g in own], color=PALE, height=0.7,
                 label="the fastest kernel")
         for kernel in reversed(kernels):
-            points = [(y, s.quartiles("share_roof")) for y, g in zip(ys, own)
-                      if (s := g.of(kernel.name)) in g.lazy() and s.median("share_roof")]
-            if points:
-                mid, error = spread([[100 * v for v in q] for _, q in points])
-                ax.errorbar(mid, [y for y, _ in points], xerr=error, **look(kernel, line=False))
+            marks(ax, [(y, [100 * v for v in s.quartiles("share_roof")]) for y, g in zip(ys, own)
+                       if (s := g.of(kernel.name)) in g.lazy() and s.median("share_roof")], True,
+                  **look(kernel, line=False))
         ax.axvline(100 * GOOD, color=GREY, ls="--", lw=0.9, label=f"{100 * GOOD:g} % of the roof")
         states = [(y, g.median("state_bytes")) for y, g in zip(ys, own)]
         texts = [(y, f"{state:.0f}") for y, state in states if state is not None]

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Figures of speed against what the ids of a batch are like: their skew, and the share of distinct rows."""
 from export import by_rule, ceiling_ns, kernels_of
-from paper import GREY, HOLLOW, finish, lines, log_axis, look, panels, range_of, spread
+from paper import GREY, HOLLOW, finish, lines, log_axis, look, marks, panels, range_of
 
 from drawings.choose import TITLES, curves, fullest, type_text, values
 
@@ -83,10 +83,7 @@ def unique(width, result, dims):
                 ax.plot(*zip(*sorted(line)), color=look_["color"], ls=look_["ls"], lw=0.8)
             for how in ({}, HOLLOW):
                 points = [(distinct(g), s.quartiles("ns_per_lookup")) for g, s in there if real(result, g) == bool(how)]
-                if points:
-                    mid, error = spread([q for _, q in points])
-                    ax.errorbar([x for x, _ in points], mid, error, **look_ | {"ls": "none"} | how)
-                    drawn += mid
+                drawn += marks(ax, points, **look_ | {"ls": "none"} | how)
         ax.set_title(f"dim {dim:g}")
     low, high = range_of([distinct(g) for g in groups], 1.3)
     log_axis(axes[0].xaxis, low, min(high, 115), room=6)
