@@ -83,14 +83,13 @@ class Machine:
 
 
 def short_names(paths):
-    """The shortest ends of the paths that differ: 'bench', or 'old/bench'."""
-    parts = [re.split(r"[/\\]+", os.path.normpath(p).removesuffix(".gz").removesuffix(".json")) for p in paths]
-    deepest = max(map(len, parts))
-    for depth in range(1, deepest + 1):
-        names = ["/".join(p[-depth:]) for p in parts]
-        if len(set(names)) == len(names):
-            return names
-    raise ResultError(f"{next(p for p in paths if paths.count(p) > 1)}: is given twice")
+    """The paths below the folder that all of them share: 'bench', or 'old/bench'."""
+    whole = list(map(os.path.abspath, paths))
+    twice = next((p for p in paths if whole.count(os.path.abspath(p)) > 1), None)
+    if twice:
+        raise ResultError(f"{twice}: is given twice")
+    folder = os.path.commonpath(map(os.path.dirname, whole)) if whole else ""
+    return [os.path.relpath(p, folder).removesuffix(".gz").removesuffix(".json") for p in whole]
 
 
 def shown_mode(result, mode):
@@ -104,7 +103,7 @@ def shown_mode(result, mode):
 def of_files(paths, mode):
     """The machines of single files. Those with one name get the name of a file, too."""
     machines = []
-    for path, name in zip(paths, short_names(paths) if paths else []):
+    for path, name in zip(paths, short_names(paths)):
         result = load(path)
         own = [m for m in machines if not any(other_machine(s.result.context, result.context) for s in m.sources)]
         if len(own) != 1:  # one that could be of several is of none of them

@@ -1,2 +1,0 @@
-# SPDX-License-Identifier: MIT
-"""One page about results: what it shows, and its templates, style and scripts."""
