@@ -170,7 +170,7 @@ def publish(name, outdir, title, text, figure):
     """Writes OUTDIR/NAME.md and draws figure(stem) beside it; returns the names of the pictures."""
     stem = os.path.join(os.path.abspath(outdir), name)
     os.makedirs(outdir, exist_ok=True)
-    write_whole(stem + ".md", f"# {title}\n\n![{title}]({name}.png)\n\n{text}\n")
+    write_whole(stem + ".md", f"# {title}\n\n![{title}]({name}.svg)\n\n{text}\n")
     return list(draw(figure(stem), outdir))
 
 

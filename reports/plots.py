@@ -11,6 +11,7 @@ import program
 from program import ResultError, write_whole
 
 HERE = os.path.dirname(os.path.abspath(__file__))
+KINDS = ["svg", "png"]  # of the files that draw() makes; pages.py takes SVG alone
 
 
 def assignment(name, value):
@@ -21,8 +22,8 @@ def assignment(name, value):
 
 
 def draw(figure, outdir):
-    """Draws one figure as SVG and PNG; yields the names of the files. A failed run leaves none."""
-    for kind in ("svg", "png"):
+    """Draws one figure as KINDS; yields the names of the files. A failed run leaves none."""
+    for kind in KINDS:
         out = os.path.join(outdir, f"{figure.name}.{kind}")
         commands = "; ".join(assignment(*v) for v in (figure.variables | {"kind": kind}).items())
         try:

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 """Speed over revisions: reads a folder of results, finds change points for every kernel and workload, and writes
-FOLDER/history.md, history.png and history.svg. With --revisions it first builds these revisions, each in a clone of
+FOLDER/history.md, history.svg. With --revisions it first builds these revisions, each in a clone of
 its own, and measures them in turns.
 
 Results are in the order of their names. A change point is between two neighbouring segments of revisions of which
@@ -187,7 +187,7 @@ def draw(results, found, stem):
         ax.set_xticks(range(len(results)), map(commit, results), rotation=90, fontsize=5.5, family="monospace")
     subject = f"Speed over {len(results)} revisions, oldest first; {paper.QUARTILES}"
     paper.finish(figure, axes, together(results), [], subject, "", "ns per lookup", [], "")
-    return list(paper.save(figure, stem, ("png", "svg")))
+    return list(paper.save(figure, stem, ("svg",)))
 
 
 def report(results, outdir, least):
@@ -195,7 +195,7 @@ def report(results, outdir, least):
     stem = os.path.join(outdir, "history")
     pictures, whole = paper.if_possible(draw, results, found, stem), together(results)
     text = [f"# Speed over {len(results)} revisions", "", *how(results),
-            *["![speed over revisions](history.png)", ""] * bool(pictures), *whole.cautions("**"),
+            *["![speed over revisions](history.svg)", ""] * bool(pictures), *whole.cautions("**"),
             f"From {named(results[0])} to {named(results[-1])}; {whole.machine()}.", "",
             *(table(results, found) if found else ["No change point."]), "",
             "- Ratio of the medians of the revisions before and after a change point. Changes below "

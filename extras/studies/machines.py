@@ -103,5 +103,5 @@ def publish(recorded, page, kernel, below):
     for name in draw(picture(columns, kernel, below, os.path.join(outdir, NAME), results), outdir):
         print(name)
     at = os.path.relpath(outdir, os.path.dirname(os.path.abspath(page)))
-    update(page, NAME, "\n".join([f"![Every recorded machine]({at}/{NAME}.png)", "",
+    update(page, NAME, "\n".join([f"![Every recorded machine]({at}/{NAME}.svg)", "",
                                   *table(results, columns, kernel, below, at)]))

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 """The noise of this machine: the same program takes turns with itself, and both sides are compared. OUT/noise.json
-keeps all samples; OUT/noise.md and noise.png say how small an effect compare.py can find here.
+keeps all samples; OUT/noise.md and noise.svg say how small an effect compare.py can find here.
 
 Each comparison has REPS samples on each side. A slowdown is planted by multiplying the times of one side, so that
 what is found is known. Exit status: 0 fine, 1 usage or environment, 2 a wrong result.
@@ -74,7 +74,7 @@ def draw(noise, stem):
     ax.axvline(100 * noise.floor, color=paper.GREY, lw=0.9, ls="--", label="floor of noise")
     ax.set(xlim=(-0.5, 100 * DRAWN[-1] + 0.5), ylim=(-2, 102))
     paper.finish(figure, [ax], noise.result, [], "What compare.py finds", "planted slowdown, %", "rows, %", [], "")
-    return list(paper.save(figure, stem, ("png", "svg")))
+    return list(paper.save(figure, stem, ("svg",)))
 
 
 def report(noise, outdir):
@@ -82,7 +82,7 @@ def report(noise, outdir):
     text = "\n".join([
         "# The noise of a machine", "", "`make noise` makes this page: the same program took turns with itself. "
         f"{result.machine()}; {str(result.context.get('emb_date', '?'))[:10]}.", "",
-        "![share of each verdict over the planted slowdown](noise.png)", "", *page(result), "",
+        "![share of each verdict over the planted slowdown](noise.svg)", "", *page(result), "",
         "Each comparison is judged like any other, with the floor of the other comparisons. A slowdown that is as large as "
         "the least effect is found in half the rows at best."]) + "\n"
     write_whole(own + ".md", text)

@@ -24,7 +24,7 @@ import program
 import ratios
 import tune
 from figures import draw_across
-from plots import draw_all
+from plots import KINDS, draw_all
 from points import STUDIES, report
 from program import Arguments, ResultError, write_whole
 from recorded import (NOISY, RESULTS, STORED, disturbed, in_folder, make_command, read_word, same_point_lines,
@@ -76,7 +76,7 @@ class Recorded:
         elif name in ("tune", "memory"):
             lines = {"tune": tune, "memory": memory}[name].page(self.path(name + STORED))
         elif name in PEERS or name == "peers-1-thread":
-            picture = os.path.relpath(self.path(f"{name}.png"), os.path.dirname(page))
+            picture = os.path.relpath(self.path(f"{name}.svg"), os.path.dirname(page))
             lines = ratios.page(result, ratios.by_rule(result, MODES.get(name, "cold")), self.kernel,
                                 picture if name in PEERS else None)
         else:
@@ -84,27 +84,26 @@ class Recorded:
         update(page, name, "\n".join(line.rstrip() for line in [*note, *lines]))
 
     def plots(self, name, folder):
-        """Draws a result; returns the PNGs."""
-        drawn = draw_all(self.results[name], folder, MODES.get(name, "cold"))
-        return [p for p in drawn if p.endswith(".png")]
+        """Draws a result; returns the files."""
+        return list(draw_all(self.results[name], folder, MODES.get(name, "cold")))
 
     def pictures(self):
         """{name: the pictures of its section}"""
-        shown = {name: [name + ".png"] for name in STUDIES}
+        shown = {name: [name + ".svg"] for name in STUDIES}
         for name in self.results.keys() & {"standard", "forward"}:
             shown[name] = [os.path.basename(p) for p in self.plots(name, self.folder)]
         for name, figures in ACROSS.items():
             if name in self.results:
-                drawn = draw_across(self.results[name], self.folder, "cold", ["png"], figures)
+                drawn = draw_across(self.results[name], self.folder, "cold", ["svg"], figures)
                 shown[name] = [os.path.basename(p) for p in drawn]
         if "noise" in self.results:
             shown["noise"] = [os.path.basename(p) for p in noise.draw(noise_floor.of(self.results["noise"]),
-                                                                      self.path("noise")) if p.endswith(".png")]
+                                                                      self.path("noise")) if p.endswith(".svg")]
         for name in PEERS.keys() & self.results.keys():  # their sections show the picture
             with tempfile.TemporaryDirectory() as folder:
                 drawn = self.plots(name, folder)
                 chosen = [p for p in drawn if os.path.basename(p).startswith(PEERS[name])]
-                shutil.copy((chosen or drawn)[0], self.path(f"{name}.png"))
+                shutil.copy((chosen or drawn)[0], self.path(f"{name}.svg"))
         return shown
 
     def page(self):
@@ -136,7 +135,7 @@ def text(recorded, pictures):
             *same_point_lines(results), ""]
     for name in results:
         out += [f"## {TITLES[name]}", "", *([INTRO[name], ""] if name in INTRO else []),
-                *(f"![{TITLES[name]}: {p.removesuffix('.png')}]({p})" for p in pictures.get(name, [])),
+                *(f"![{TITLES[name]}: {p.removesuffix('.svg')}]({p})" for p in pictures.get(name, [])),
                 "", f"<!-- table {name} -->", f"<!-- end {name} -->", ""]
     return out
 
@@ -249,6 +248,7 @@ def front(leading_of, recorded):
 
 
 def main():
+    KINDS[:] = ["svg"]
     parser = Arguments(__doc__)
     parser.add_argument("folders", metavar="FOLDER", nargs="+", help="reports/results/NAME")
     parser.add_argument("--front", metavar="README.md", action="append",

@@ -120,7 +120,7 @@ def picture(claim, machines, root):
     record = next((r[claim.picture] for r in machines.values() if claim.picture in r), None)
     if record is None:
         return []
-    at = os.path.relpath(record.path.removesuffix(STORED) + ".png", os.path.join(root, "docs"))
+    at = os.path.relpath(record.path.removesuffix(STORED) + ".svg", os.path.join(root, "docs"))
     return [f"![{claim.title}: {claim.picture} of {os.path.basename(os.path.dirname(record.path))}]({at})", ""]
 
 
