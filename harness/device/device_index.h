@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * Which rows of a table are in slots, in device memory: an int32 for each row. Kernels look up the ids of a batch, and find
- * its distinct rows by a bit for each row. Who leaves a slot is decided elsewhere (extras/tiers/cache.h).
+ * its distinct rows by a bit for each row. Who leaves a slot is decided elsewhere (tiers/cache.h).
  *
  * All work is enqueued on a stream of the caller. Functions return 0, or -1 and fill err.
  */
