@@ -25,9 +25,8 @@ struct workspace {
 
 static void workspace_init(struct workspace *w, int32_t dim) {
     const int64_t width = dim > RULE_ROW_STATES ? dim : RULE_ROW_STATES;
-    w->floats = malloc((size_t)((2 * TABLE_ARRAYS + 1) * width) * sizeof *w->floats);
-    w->nums = malloc((size_t)((TABLE_ARRAYS + 1) * width) * sizeof *w->nums);
-    if (!w->floats || !w->nums) abort();
+    w->floats = must_have(malloc((size_t)((2 * TABLE_ARRAYS + 1) * width) * sizeof *w->floats));
+    w->nums = must_have(malloc((size_t)((TABLE_ARRAYS + 1) * width) * sizeof *w->nums));
     for (int a = 0; a < TABLE_ARRAYS; a++) {
         w->row.array[a] = w->floats + a * width;
         w->wide.array[a] = w->floats + (TABLE_ARRAYS + a) * width;
@@ -174,6 +173,16 @@ static enum verdict verdict_of(const struct check_result *r) {
                           : RIGHT;
 }
 
+void check_result_add(struct check_result *all, const struct check_result *part) {
+    if (verdict_of(part) > verdict_of(all))
+        memcpy(all->message, part->message, sizeof all->message);
+    all->wrong += part->wrong;
+    all->unseen |= part->unseen;
+    all->undecided += part->undecided;
+    all->no_value |= part->no_value;
+    if (part->worst > all->worst) all->worst = part->worst;
+}
+
 /* Counts a row, and describes it if no row before had this verdict or a worse one. */
 static void describe(struct check_result *r, enum verdict verdict, int32_t t, int64_t row,
                      int64_t hits, const struct finding *f) {
@@ -204,8 +213,7 @@ static void staging_open(const struct check *c, void *memory[TABLE_ARRAYS]) {
             const int64_t own = table_memory_stride(&c->in->tables[t], a);
             if (own > widest) widest = own;
         }
-        memory[a] = malloc((size_t)(ROWS_AT_ONCE * widest));
-        if (!memory[a]) abort();
+        memory[a] = must_have(malloc((size_t)(ROWS_AT_ONCE * widest)));
     }
 }
 
@@ -328,15 +336,7 @@ struct check_result check_run(const struct check *c) {
         }
         staging_close(staging);
 #pragma omp critical(check_result)
-        {
-            if (verdict_of(&mine) > verdict_of(&all))
-                memcpy(all.message, mine.message, sizeof all.message);
-            all.wrong += mine.wrong;
-            all.unseen |= mine.unseen;
-            all.undecided += mine.undecided;
-            all.no_value |= mine.no_value;
-            if (mine.worst > all.worst) all.worst = mine.worst;
-        }
+        check_result_add(&all, &mine);
     }
     all.ok = all.wrong == 0 && !all.unseen && !all.undecided;
     return all;

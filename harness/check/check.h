@@ -72,6 +72,9 @@ struct check_result {
                           value; if there is none, one that is undecided */
 };
 
+/* Adds the findings of a part to those of all. */
+void check_result_add(struct check_result *all, const struct check_result *part);
+
 /* Blocks of rows of all tables. */
 int64_t check_blocks(const struct batch *in);
 

@@ -4,9 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "harness/check/forward_check.h"
-#include "harness/check/gradient_check.h"
-#include "harness/check/weight_grad_check.h"
+#include "harness/check/output_check.h"
 #include "harness/registry.h"
 #include "kernels/forward.h"
 #include "kernels/gradient.h"
@@ -93,32 +91,6 @@ static int fetch(const void *ctx, int32_t table, int64_t begin, int64_t end, str
     return p->ops->get_rows(p, table, begin, end, rows, err);
 }
 
-/* An iteration's output is that of its forward. */
-static struct check_result judge_output(const struct place *p, const struct place_job *job,
-                                        const struct check *c, const void *output) {
-    const enum operation of = job->kernel->operation;
-    const size_t bytes = job->output->bytes;
-    const struct forward_check forward = {.in = c->in,
-                                          .before = c->before,
-                                          .before_ctx = c->before_ctx,
-                                          .output = output,
-                                          .bytes = bytes,
-                                          .filled = UNWRITTEN,
-                                          .in_parts = p->sums_in_parts};
-    const struct gradient_check gradient = {.in = c->in,
-                                            .index = c->index,
-                                            .exact = c->exact,
-                                            .merged = job->kernel->traits & MERGED,
-                                            .output = output,
-                                            .bytes = bytes,
-                                            .filled = UNWRITTEN};
-    const struct weight_grad_check weights = {c->in,  c->before, c->before_ctx,
-                                              output, bytes,     UNWRITTEN};
-    return of == OP_GRADIENT      ? gradient_check_run(&gradient)
-           : of == OP_WEIGHT_GRAD ? weight_grad_check_run(&weights)
-                                  : forward_check_run(&forward);
-}
-
 /* Returns 0 if nothing wrote outside of the output, and it is right. copy: receives a copy of it, or NULL; the
  * caller frees it. */
 static int check_output(struct place *p, const struct place_job *job, const struct check *c,
@@ -135,7 +107,14 @@ static int check_output(struct place *p, const struct place_job *job, const stru
     *copy = malloc(written->bytes + 1);
     if (!*copy) return fail(err, "out of memory");
     if (p->ops->scratch_get(p, written, *copy, err)) return -1;
-    *out = judge_output(p, job, c, *copy);
+    const enum operation of = job->kernel->operation;
+    const struct output o = {.data = *copy,
+                             .bytes = written->bytes,
+                             .filled = UNWRITTEN,
+                             .merged = job->kernel->traits & MERGED,
+                             .in_parts = p->sums_in_parts};
+    /* an iteration's output is that of its forward */
+    *out = output_check(of == OP_STEP ? OP_FORWARD : of, c, &o);
     return !out->ok;
 }
 

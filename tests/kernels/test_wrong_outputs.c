@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "harness/check/weight_grad_check.h"
+#include "harness/check/output_check.h"
 #include "kernels/forward.h"
 #include "kernels/gradient.h"
 #include "tests/support/batch_builder.h"
@@ -242,15 +242,11 @@ static void writes_behind_are_found(void **state) {
     assert_true(b.in.lookups < 900);
     if (output_run(&b, pass, 1, out, text)) fail_msg("%s", text);
     memset(out + b.in.lookups, 0xff, sizeof out - (size_t)b.in.lookups * sizeof *out);
-    struct weight_grad_check c = {.in = &b.in,
-                                  .before = tables_copy_row,
-                                  .before_ctx = &b.before,
-                                  .output = out,
-                                  .bytes = sizeof out,
-                                  .filled = 0xff};
-    assert_true(weight_grad_check_run(&c).ok);
+    const struct check c = {.in = &b.in, .before = tables_copy_row, .before_ctx = &b.before};
+    const struct output o = {.data = out, .bytes = sizeof out, .filled = 0xff};
+    assert_true(output_check(OP_WEIGHT_GRAD, &c, &o).ok);
     ((unsigned char *)out)[sizeof out - 1] = 0;
-    const struct check_result found = weight_grad_check_run(&c);
+    const struct check_result found = output_check(OP_WEIGHT_GRAD, &c, &o);
     assert_true(!found.ok && strstr(found.message, "belongs to no lookup"));
     builder_free(&b);
 }
