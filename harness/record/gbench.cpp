@@ -28,10 +28,8 @@
 #include <vector>
 
 #include "harness/record/gbench_cases.h"
-#include "harness/record/gbench_crash.h"
-#include "harness/record/gbench_doubt.h"
 #include "harness/record/gbench_record.h"
-#include "harness/record/gbench_stop.h"
+#include "harness/record/gbench_signals.h"
 #include "harness/record/gbench_write.h"
 
 extern "C" {

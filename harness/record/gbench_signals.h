@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
+ * What signals do to a run. Ctrl-C, kill and a closed terminal end it early: the program drops the current sample, and
+ * checks and writes the samples before it. A second signal ends the program at once.
+ *
  * A crash costs one failed kernel, not the run. The program calls execve() on itself, which ends
  * all threads and drops all memory, so that it never uses anything that the kernel may have broken.
  * The process keeps its id, the machine's lock, its terminal and its parent. An unnamed file holds
@@ -22,13 +25,27 @@
 #include <string>
 #include <vector>
 
-#include "harness/record/gbench_stop.h"
-
 extern "C" {
 #include "harness/registry.h"
 }
 
-/* What the signal handler writes to the beginning of the file. */
+inline volatile sig_atomic_t stop_signal = 0;
+
+inline void take_stop_signals() {
+    struct sigaction action = {}, now;
+    action.sa_flags = SA_RESTART | SA_RESETHAND;
+    action.sa_handler = [](int signal) {
+        static const char text[] = "\nbench: stopping; what was measured is checked and written\n";
+        stop_signal = signal;
+        if (write(STDERR_FILENO, text, sizeof text - 1) < 0) return;
+    };
+    for (int signal : {SIGINT, SIGTERM, SIGHUP}) /* keeps signals ignored that nohup or & ignore */
+        if (sigaction(signal, nullptr, &now) == 0 && now.sa_handler != SIG_IGN)
+            sigaction(signal, &action, nullptr);
+    ::signal(SIGXFSZ, SIG_IGN); /* so that write() fails if a file may not grow */
+}
+
+/* What the handler of crashes writes to the beginning of the file. */
 struct Crash {
     int signal; /* 0: none */
     int kernel; /* its place in the registry */
