@@ -122,7 +122,7 @@ commands := $(sort $(wildcard extras/*/command_*.c))
 
 # These files talk to the device. They are built with nvcc's runtime; without nvcc device_none.c replaces them.
 # Tests build them against the emulation of CUDA: see emulation/emulation.mk.
-device   := $(addprefix harness/device/,device_cuda.c device_graph.c device_step.c)
+device   := $(addprefix harness/device/,device_cuda.c device_step.c)
 harness  := $(filter-out $(device) harness/device/device_none.c harness/registry.c,$(sort $(wildcard harness/*.c harness/*/*.c)))
 # Without device kernels, as in some sanitized builds, nothing calls what they share.
 parts    := $(sort $(wildcard $(if $(cuda),kernels/device/*.cu) harness/device/*.cu))

@@ -4,11 +4,13 @@
  */
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "harness/device/device_cuda.h"
-#include "harness/device/device_graph.h"
 #include "harness/device/device_range.h"
 #include "kernels/forward.h"
+
+typedef int enqueue_fn(const struct device_job *job, const struct launch *how);
 
 static const char *const stage_names[STAGE_COUNT] = {"index", "zero", "reduce", "update"};
 
@@ -98,15 +100,82 @@ int device_run(const struct device_job *job, void (*mark)(void *ctx, enum stage 
     return status == cudaSuccess ? 0 : device_failed(status, where, err);
 }
 
+/* --- as a CUDA graph */
+
+/* What a step enqueues, captured into a graph that can be launched as one. */
+struct captured {
+    char name[160]; /* for messages */
+    cudaGraph_t graph;
+    size_t nodes;
+    cudaGraphExec_t exec; /* NULL if there is no node: a step without lookups enqueues nothing */
+};
+
+static void captured_close(struct captured *c) {
+    if (c->exec) cudaGraphExecDestroy(c->exec);
+    if (c->graph) cudaGraphDestroy(c->graph);
+    c->exec = NULL;
+    c->graph = NULL;
+}
+
+static cudaError_t open_graph(struct captured *c, const struct device_job *job,
+                              const struct launch *how, enqueue_fn *enqueue) {
+    cudaError_t status = cudaStreamBeginCapture(how->stream, cudaStreamCaptureModeThreadLocal);
+    if (status != cudaSuccess) return status;
+    status = enqueue(job, how);
+    const cudaError_t ended = cudaStreamEndCapture(how->stream, &c->graph);
+    if (status == cudaSuccess) status = ended;
+    if (status == cudaSuccess) status = cudaGraphGetNodes(c->graph, NULL, &c->nodes);
+    if (status != cudaSuccess || c->nodes == 0) return status;
+    status = cudaGraphInstantiate(&c->exec, c->graph, 0);
+    return status == cudaSuccess ? cudaGraphUpload(c->exec, how->stream) : status;
+}
+
+/* Captures what enqueue() enqueues, instantiates it, and uploads it: a launch does not wait for that. */
+static int captured_open(struct captured *c, const struct device_job *job, const struct launch *how,
+                         enqueue_fn *enqueue, struct error *err) {
+    *c = (struct captured){0};
+    snprintf(c->name, sizeof c->name, "%s, as a CUDA graph", job->kernel->name);
+    const cudaError_t status = open_graph(c, job, how, enqueue);
+    if (status == cudaSuccess) return 0;
+    captured_close(c);
+    return device_failed(status, c->name, err);
+}
+
+/* Enqueues the graph; without nodes, nothing. */
+static cudaError_t captured_launch(const struct captured *c) {
+    return c->exec ? cudaGraphLaunch(c->exec, device_stream()) : cudaSuccess;
+}
+
+/* Counts its nodes. */
+static cudaError_t captured_count(const struct captured *c, struct device_graph *out) {
+    size_t count = c->nodes;
+    *out = (struct device_graph){0};
+    if (count == 0) return cudaSuccess; /* CUDA refuses to list no nodes */
+    cudaGraphNode_t *nodes = must_have(calloc(count, sizeof *nodes));
+    cudaError_t status = cudaGraphGetNodes(c->graph, nodes, &count);
+    for (size_t i = 0; status == cudaSuccess && i < count; i++) {
+        enum cudaGraphNodeType type;
+        status = cudaGraphNodeGetType(nodes[i], &type);
+        out->kernels += type == cudaGraphNodeTypeKernel;
+        out->memsets += type == cudaGraphNodeTypeMemset;
+        out->copies += type == cudaGraphNodeTypeMemcpy;
+    }
+    free(nodes);
+    return status;
+}
+
+/* --- timed */
+
 /* An event at the beginning, at the end, and at the end of every stage that a kernel marks. */
+enum { BEGIN, FORWARD, PLAN, FINISH, STAGES, EVENTS = STAGES + STAGE_COUNT };
 struct timeline {
-    cudaEvent_t begin, forward, plan, finish, end[STAGE_COUNT];
+    cudaEvent_t at[EVENTS];
     bool recorded[STAGE_COUNT];
 };
 
 static void record_stage(void *ctx, enum stage ended) {
     struct timeline *t = ctx;
-    cudaEventRecord(t->end[ended], device_stream());
+    cudaEventRecord(t->at[STAGES + ended], device_stream());
     t->recorded[ended] = true;
 }
 
@@ -120,9 +189,9 @@ static double seconds_between(cudaEvent_t from, cudaEvent_t to) {
 static int enqueue_iteration(const struct device_job *job, const struct launch *how) {
     const struct timeline *t = how->mark_ctx;
     int status = enqueue_forward(job, how);
-    if (status == 0 && t) status = cudaEventRecord(t->forward, device_stream());
+    if (status == 0 && t) status = cudaEventRecord(t->at[FORWARD], device_stream());
     if (status == 0) status = enqueue_plan(job, how);
-    if (status == 0 && t) status = cudaEventRecord(t->plan, device_stream());
+    if (status == 0 && t) status = cudaEventRecord(t->at[PLAN], device_stream());
     return status ? status : enqueue_run(job, how);
 }
 
@@ -130,26 +199,26 @@ static int enqueue_iteration(const struct device_job *job, const struct launch *
 static int time_part(const struct device_job *job, const struct launch *how, enqueue_fn *enqueue,
                      const struct captured *graph, const struct timeline *t, double *seconds,
                      struct error *err) {
-    TRY(cudaEventRecord(t->begin, device_stream()), "timing");
+    TRY(cudaEventRecord(t->at[BEGIN], device_stream()), "timing");
     TRY(graph ? (int)captured_launch(graph) : enqueue(job, how), job->kernel->name);
-    TRY(cudaEventRecord(t->finish, device_stream()), "timing");
+    TRY(cudaEventRecord(t->at[FINISH], device_stream()), "timing");
     TRY(cudaStreamSynchronize(device_stream()), job->kernel->name);
-    *seconds = seconds_between(t->begin, t->finish);
+    *seconds = seconds_between(t->at[BEGIN], t->at[FINISH]);
     return 0;
 }
 
 static void time_parts(const struct device_job *job, const struct timeline *t,
                        struct device_times *out) {
-    cudaEvent_t last = t->begin;
+    cudaEvent_t last = t->at[BEGIN];
     if (job->forward) {
-        out->forward = seconds_between(t->begin, t->forward);
-        out->plan = job->kernel->plan ? seconds_between(t->forward, t->plan) : 0;
-        last = t->plan;
+        out->forward = seconds_between(t->at[BEGIN], t->at[FORWARD]);
+        out->plan = job->kernel->plan ? seconds_between(t->at[FORWARD], t->at[PLAN]) : 0;
+        last = t->at[PLAN];
     }
     for (int s = 0; s < STAGE_COUNT; s++) {
         if (!t->recorded[s]) continue;
-        out->stage[s] = seconds_between(last, t->end[s]);
-        last = t->end[s];
+        out->stage[s] = seconds_between(last, t->at[STAGES + s]);
+        last = t->at[STAGES + s];
     }
 }
 
@@ -174,21 +243,13 @@ int device_time(const struct device_job *job, enum timing timing, struct device_
     *out = (struct device_times){0};
     if (device_open(err)) return -1;
     struct timeline t = {0};
-    TRY(cudaEventCreate(&t.begin), "timing");
-    TRY(cudaEventCreate(&t.forward), "timing");
-    TRY(cudaEventCreate(&t.plan), "timing");
-    TRY(cudaEventCreate(&t.finish), "timing");
-    for (int s = 0; s < STAGE_COUNT; s++) TRY(cudaEventCreate(&t.end[s]), "timing");
+    for (int e = 0; e < EVENTS; e++) TRY(cudaEventCreate(&t.at[e]), "timing");
     struct launch how = launch_of(job);
     int status = 0;
     if (job->kernel->plan && !job->forward)
         status = time_part(job, &how, enqueue_plan, NULL, &t, &out->plan, err);
     if (status == 0) status = time_run(job, how, &t, timing, out, err);
-    cudaEventDestroy(t.begin);
-    cudaEventDestroy(t.forward);
-    cudaEventDestroy(t.plan);
-    cudaEventDestroy(t.finish);
-    for (int s = 0; s < STAGE_COUNT; s++) cudaEventDestroy(t.end[s]);
+    for (int e = 0; e < EVENTS; e++) cudaEventDestroy(t.at[e]);
     return status;
 }
 
