@@ -218,28 +218,8 @@ static int cut_columns(const struct block *b, struct spec *s, struct error *err)
 
 static int make_point(const struct block *b, const struct value pick[KEY_COUNT], struct spec *s,
                       struct error *err) {
-    s->micro_batches = (int64_t)pick[KEY_MICRO_BATCHES].number;
-    s->batch = s->micro_batches * (int64_t)pick[KEY_BATCH].number;
-    s->ids = (enum ids_kind)pick[KEY_IDS].number;
-    s->alpha = pick[KEY_ALPHA].number;
-    s->shift = pick[KEY_SHIFT].number;
-    s->scatter = pick[KEY_MAP].number != 0;
-    s->reuse = pick[KEY_REUSE].number;
-    s->features_per_table = (int32_t)pick[KEY_FEATURES].number;
-    s->column_shards = (int32_t)pick[KEY_COLUMN_SHARDS].number;
-    s->pooling = (enum pooling)pick[KEY_POOLING].number;
-    s->weighted = pick[KEY_WEIGHTED].number != 0;
-    s->mean_of_duplicates = pick[KEY_DUPLICATES].number != 0;
-    s->padding_id = (int64_t)pick[KEY_PADDING].number;
-    s->id_type = (enum id_type)pick[KEY_ID_TYPE].number;
-    s->rule = (enum rule_kind)pick[KEY_RULE].number;
-    s->varied = pick[KEY_HYPERS].number != 0;
-    s->weight_type = (enum dtype)pick[KEY_WEIGHT_TYPE].number;
-    s->momentum_type = (enum dtype)pick[KEY_MOMENTUM_TYPE].number;
-    s->grad_type = (enum dtype)pick[KEY_GRAD_TYPE].number;
-    s->rounding = (enum rounding)pick[KEY_ROUNDING].number;
-    s->row_state = (enum row_state)pick[KEY_ROW_STATE].number;
-    s->seed = (uint64_t)pick[KEY_SEED].number;
+    for (int k = 0; k < KEY_COUNT; k++) key_set((enum key)k, pick[k].number, s);
+    s->batch *= s->micro_batches;
     if ((double)s->batch > SPEC_BAGS_MAX)
         return fail_at(err, place_of(b, KEY_MICRO_BATCHES),
                        "%lld bags per feature in all micro-batches, more than %.0f; take fewer",

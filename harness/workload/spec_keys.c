@@ -25,6 +25,7 @@ struct key_info {
     enum takes takes;
     double least, most, preset;
     const char *const *words; /* in the order of the enum that they name; the last is NULL */
+    size_t at, bytes;         /* in struct spec; 0 bytes: it is of each table, or counts tables */
 };
 
 #define WORDS(...)                                                                                 \
@@ -32,38 +33,39 @@ struct key_info {
         __VA_ARGS__, NULL                                                                          \
     }
 #define RULE_WORD(rule, ...) #rule,
+#define IN(member)           offsetof(struct spec, member), sizeof((struct spec *)0)->member
 
 /* clang-format off */
 static const struct key_info infos[KEY_COUNT] = {
-    [KEY_BATCH]    = {"batch", WHOLE, 1, SPEC_BAGS_MAX, 51200, NULL},
-    [KEY_MICRO_BATCHES] = {"micro_batches", WHOLE, 1, 1e6, 1, NULL},
-    [KEY_TABLES]   = {"tables", WHOLE, 1, SPEC_TABLES_MAX, 1, NULL},
-    [KEY_ROWS]     = {"rows", WHOLE, 1, 1e12, 1e7, NULL},
-    [KEY_DIM]      = {"dim", WHOLE, 1, 65536, 64, NULL},
-    [KEY_LENGTH]   = {"length", LENGTH, 0, 0, 0, WORDS("fixed", "uniform", "negbin")},
-    [KEY_IDS]      = {"ids", WORD, 0, 0, IDS_ZIPF,
-                      WORDS("zipf", "powerlaw", "uniform", "histogram-2021", "histogram-2022", "runs")},
-    [KEY_ALPHA]    = {"alpha", REAL, 0, 100, 1.05, NULL},
-    [KEY_SHIFT]    = {"shift", REAL, 0, 1e12, 0, NULL},
-    [KEY_MAP]      = {"map", WORD, 0, 0, 1, WORDS("identity", "scatter")},
-    [KEY_REUSE]    = {"reuse", REAL, 0, 1, 0, NULL},
-    [KEY_FEATURES] = {"features", WHOLE, 1, 1024, 1, NULL},
-    [KEY_COLUMN_SHARDS] = {"column_shards", WHOLE, 1, 1024, 1, NULL},
-    [KEY_POOLING]  = {"pooling", WORD, 0, 0, POOL_SUM, WORDS("sum", "mean", "none", "max")},
-    [KEY_WEIGHTED] = {"weighted", WHOLE, 0, 1, 0, NULL},
-    [KEY_DUPLICATES] = {"duplicates", WORD, 0, 0, 0, WORDS("sum", "mean")},
-    [KEY_PADDING]  = {"padding", WHOLE, -1, 1e12, -1, NULL},
-    [KEY_ID_TYPE]  = {"id_type", WORD, 0, 0, ID_INT64, WORDS("int32", "int64")},
-    [KEY_RULE]     = {"rule", WORD, 0, 0, RULE_rowwise_adagrad,
-                      (const char *const[]){RULES(RULE_WORD) NULL}},
-    [KEY_HYPERS]   = {"hypers", WORD, 0, 0, 0, WORDS("preset", "varied")},
-    [KEY_WEIGHT_TYPE] = {"weight_type", WORD, 0, 0, FP32, WORDS("fp32", "bf16", "fp16", "fp8")},
-    [KEY_MOMENTUM_TYPE] = {"momentum_type", WORD, 0, 0, FP32, WORDS("fp32", "bf16")},
-    [KEY_GRAD_TYPE] = {"grad_type", WORD, 0, 0, FP32, WORDS("fp32", "bf16", "fp16")},
-    [KEY_ROUNDING] = {"rounding", WORD, 0, 0, ROUND_NEAREST, WORDS("nearest", "stochastic")},
-    [KEY_ROW_STATE] = {"row_state", WORD, 0, 0, ROW_STATE_APART, WORDS("apart", "beside", "all")},
-    [KEY_SEED]     = {"seed", WHOLE, 0, WHOLE_MAX, 42, NULL},
-    [KEY_ROW_CAP]  = {"row_cap", WHOLE, 1, 1e12, 1e12, NULL},
+    [KEY_BATCH]         = {"batch", WHOLE, 1, SPEC_BAGS_MAX, 51200, NULL, IN(batch)},
+    [KEY_MICRO_BATCHES] = {"micro_batches", WHOLE, 1, 1e6, 1, NULL, IN(micro_batches)},
+    [KEY_TABLES]        = {"tables", WHOLE, 1, SPEC_TABLES_MAX, 1, NULL},
+    [KEY_ROWS]          = {"rows", WHOLE, 1, 1e12, 1e7, NULL},
+    [KEY_DIM]           = {"dim", WHOLE, 1, 65536, 64, NULL},
+    [KEY_LENGTH]        = {"length", LENGTH, 0, 0, 0, WORDS("fixed", "uniform", "negbin")},
+    [KEY_IDS]           = {"ids", WORD, 0, 0, IDS_ZIPF,
+                           WORDS("zipf", "powerlaw", "uniform", "histogram-2021", "histogram-2022", "runs"), IN(ids)},
+    [KEY_ALPHA]         = {"alpha", REAL, 0, 100, 1.05, NULL, IN(alpha)},
+    [KEY_SHIFT]         = {"shift", REAL, 0, 1e12, 0, NULL, IN(shift)},
+    [KEY_MAP]           = {"map", WORD, 0, 0, 1, WORDS("identity", "scatter"), IN(scatter)},
+    [KEY_REUSE]         = {"reuse", REAL, 0, 1, 0, NULL, IN(reuse)},
+    [KEY_FEATURES]      = {"features", WHOLE, 1, 1024, 1, NULL, IN(features_per_table)},
+    [KEY_COLUMN_SHARDS] = {"column_shards", WHOLE, 1, 1024, 1, NULL, IN(column_shards)},
+    [KEY_POOLING]       = {"pooling", WORD, 0, 0, POOL_SUM, WORDS("sum", "mean", "none", "max"), IN(pooling)},
+    [KEY_WEIGHTED]      = {"weighted", WHOLE, 0, 1, 0, NULL, IN(weighted)},
+    [KEY_DUPLICATES]    = {"duplicates", WORD, 0, 0, 0, WORDS("sum", "mean"), IN(mean_of_duplicates)},
+    [KEY_PADDING]       = {"padding", WHOLE, -1, 1e12, -1, NULL, IN(padding_id)},
+    [KEY_ID_TYPE]       = {"id_type", WORD, 0, 0, ID_INT64, WORDS("int32", "int64"), IN(id_type)},
+    [KEY_RULE]          = {"rule", WORD, 0, 0, RULE_rowwise_adagrad, (const char *const[]){RULES(RULE_WORD) NULL},
+                           IN(rule)},
+    [KEY_HYPERS]        = {"hypers", WORD, 0, 0, 0, WORDS("preset", "varied"), IN(varied)},
+    [KEY_WEIGHT_TYPE]   = {"weight_type", WORD, 0, 0, FP32, WORDS("fp32", "bf16", "fp16", "fp8"), IN(weight_type)},
+    [KEY_MOMENTUM_TYPE] = {"momentum_type", WORD, 0, 0, FP32, WORDS("fp32", "bf16"), IN(momentum_type)},
+    [KEY_GRAD_TYPE]     = {"grad_type", WORD, 0, 0, FP32, WORDS("fp32", "bf16", "fp16"), IN(grad_type)},
+    [KEY_ROUNDING]      = {"rounding", WORD, 0, 0, ROUND_NEAREST, WORDS("nearest", "stochastic"), IN(rounding)},
+    [KEY_ROW_STATE]     = {"row_state", WORD, 0, 0, ROW_STATE_APART, WORDS("apart", "beside", "all"), IN(row_state)},
+    [KEY_SEED]          = {"seed", WHOLE, 0, WHOLE_MAX, 42, NULL, IN(seed)},
+    [KEY_ROW_CAP]       = {"row_cap", WHOLE, 1, 1e12, 1e12, NULL},
 };
 /* clang-format on */
 
@@ -142,6 +144,18 @@ const char *key_name(enum key key) {
 
 struct value key_preset(enum key key) {
     return (struct value){infos[key].preset, {LENGTH_FIXED, 20, 0}, ""};
+}
+
+void key_set(enum key key, double number, struct spec *s) {
+    char *at = (char *)s + infos[key].at;
+    if (infos[key].bytes == sizeof(bool))
+        *(bool *)at = number != 0;
+    else if (infos[key].bytes == sizeof(int32_t)) /* of an enum, too */
+        *(int32_t *)at = (int32_t)number;
+    else if (infos[key].takes == REAL)
+        *(double *)at = number;
+    else if (infos[key].bytes)
+        *(int64_t *)at = (int64_t)number;
 }
 
 const char *key_word(enum key key, int number) {

@@ -92,6 +92,9 @@ struct values {
 const char *key_name(enum key key);
 struct value key_preset(enum key key);
 
+/* Sets the member of a spec that stands for the key, if there is one. */
+void key_set(enum key key, double number, struct spec *s);
+
 /* The word that stands for a value of an enum, or for a kind of length. */
 const char *key_word(enum key key, int number);
 
