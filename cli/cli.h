@@ -16,7 +16,5 @@ struct subcommand {
 int list_command(int argc, char **argv, struct error *err);
 int gen_command(int argc, char **argv, struct error *err);
 int stats_command(int argc, char **argv, struct error *err);
-int step_command(int argc, char **argv, struct error *err);
-int forward_command(int argc, char **argv, struct error *err);
-int gradient_command(int argc, char **argv, struct error *err);
-int weight_grad_command(int argc, char **argv, struct error *err);
+/* step, forward, gradient and weight-grad: argv[0] says which. */
+int operation_command(int argc, char **argv, struct error *err);

@@ -15,13 +15,13 @@ static const struct subcommand core[] = {
     {"list", "list the kernels and rules of this build", list_command},
     {"gen", "make a batch and write it as .npy", gen_command},
     {"stats", "print statistics of the ids of a workload or trace", stats_command},
-    {"step", "apply a kernel to your own batch and tables, and check it", step_command},
+    {"step", "apply a kernel to your own batch and tables, and check it", operation_command},
     {"forward", "look up and pool the rows of your own batch and tables, and check it",
-     forward_command},
+     operation_command},
     {"gradient", "write the gradient of your own batch as rows and values, and check it",
-     gradient_command},
+     operation_command},
     {"weight-grad", "write the gradient of your own batch's per-sample weights, and check it",
-     weight_grad_command},
+     operation_command},
 };
 
 #define GUEST(word) extern const struct subcommand word##_command;

@@ -75,27 +75,16 @@ static int write_npy(struct outputs *o, const struct gen *g, const char *what, e
     return outputs_npy(o, path_of(g->out, what).text, type, num_dims, shape, data, err);
 }
 
-static int write_grad(struct outputs *o, const struct gen *g, const struct batch *in,
-                      struct error *err) {
-    int64_t shape[2];
-    const int num_dims = batch_grad_shape(in, shape);
-    return write_npy(o, g, "grad.npy", npy_type_of(in->grad_type), num_dims, shape, in->grad, err);
-}
-
-static int write_winners(struct outputs *o, const struct gen *g, const struct batch *in,
-                         struct error *err) {
-    int64_t shape[2];
-    const int num_dims = batch_grad_shape(in, shape);
-    return write_npy(o, g, "winners.npy", NPY_INT32, num_dims, shape, in->winners, err);
-}
-
 static int write_batch(struct outputs *o, const struct gen *g, const struct batch *in,
                        struct error *err) {
-    int64_t offsets = in->num_features * in->bags + 1;
+    int64_t offsets = in->num_features * in->bags + 1, shape[2];
+    const int num_dims = batch_grad_shape(in, shape);
     enum npy_type type = in->id_type == ID_INT32 ? NPY_INT32 : NPY_INT64;
     if (write_npy(o, g, "ids.npy", type, 1, &in->lookups, in->ids, err) ||
         write_npy(o, g, "offsets.npy", NPY_INT64, 1, &offsets, in->offsets, err) ||
-        write_grad(o, g, in, err) || (in->winners && write_winners(o, g, in, err)))
+        write_npy(o, g, "grad.npy", npy_type_of(in->grad_type), num_dims, shape, in->grad, err) ||
+        (in->winners &&
+         write_npy(o, g, "winners.npy", NPY_INT32, num_dims, shape, in->winners, err)))
         return -1;
     if (!in->lookup_weights) return 0;
     return write_npy(o, g, "lookup_weights.npy", NPY_FLOAT32, 1, &in->lookups, in->lookup_weights,
@@ -125,9 +114,7 @@ static int write_all(const struct gen *g, const struct workload *w, struct error
     int status = write_batch(&o, g, &w->batches[g->batch], err);
     if (status == 0 && g->initial) status = write_tables(&o, g, w, err);
     if (status == 0) status = write_description(&o, g, w, err);
-    if (status == 0) status = outputs_commit(&o, err);
-    outputs_free(&o);
-    return status;
+    return outputs_end(&o, status, err);
 }
 
 int gen_command(int argc, char **argv, struct error *err) {

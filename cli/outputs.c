@@ -131,7 +131,7 @@ static void undo(const struct outputs *o, int count) {
     }
 }
 
-int outputs_commit(struct outputs *o, struct error *err) {
+static int commit(const struct outputs *o, struct error *err) {
     char path[PATH_MAX];
     int status = 0;
     when_stopped(SIG_IGN); /* nobody stops it half-way */
@@ -144,7 +144,8 @@ int outputs_commit(struct outputs *o, struct error *err) {
     return status;
 }
 
-void outputs_free(struct outputs *o) {
+int outputs_end(struct outputs *o, int status, struct error *err) {
+    if (status == 0) status = commit(o, err);
     when_stopped(SIG_IGN);
     for (int i = 0; i < o->count; i++) {
         unlink(o->part[i]); /* after a commit: the old file, if any */
@@ -153,4 +154,5 @@ void outputs_free(struct outputs *o) {
     free(o->part);
     *o = (struct outputs){0};
     when_stopped(SIG_DFL);
+    return status;
 }

@@ -39,8 +39,6 @@ int outputs_npy(struct outputs *o, const char *path, enum npy_type type, int num
 /* Adds a text file and opens it; file_end() closes it. NULL: err. */
 FILE *outputs_text(struct outputs *o, const char *path, struct error *err);
 
-/* Gives all files their names. If one fails, puts the old files back. */
-int outputs_commit(struct outputs *o, struct error *err);
-
-/* Deletes files that were not committed, and files that were replaced. */
-void outputs_free(struct outputs *o);
+/* With status 0, gives all files their names; if one fails, puts the old files back. With another status, deletes them.
+ * Returns that status, or -1. */
+int outputs_end(struct outputs *o, int status, struct error *err);

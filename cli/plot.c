@@ -57,7 +57,5 @@ int plot_draw(const char *prefix, const char *frame, void (*fill)(FILE *, const 
         const char *part = outputs_add(&o, path_of(prefix, kinds[i]).text, err);
         status = part ? draw(kinds[i], part, frame, fill, ctx, err) : -1;
     }
-    if (status == 0) status = outputs_commit(&o, err);
-    outputs_free(&o);
-    return status;
+    return outputs_end(&o, status, err);
 }

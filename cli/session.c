@@ -111,13 +111,14 @@ int session_output(const struct step_flags *f, const struct kernel *k, struct st
     struct session s;
     double seconds = NAN, worst = 0;
     void *output = NULL;
+    struct outputs files = {0};
     int status = session_open(&s, k, in, f, err);
     if (status == 0 && s.before.tables) status = session_remember(&s, err);
     if (status == 0) status = session_run(&s, &seconds, err);
     if (status == 0 && !f->no_check) status = check_output(&s, in, exact, &worst, err);
     if (status == 0 && !(output = malloc(s.output.bytes + 1))) status = fail(err, "out of memory");
     if (status == 0) status = s.place->ops->scratch_get(s.place, &s.output, output, err);
-    if (status == 0) status = write(f, k, batch, output, err);
+    if (status == 0) status = outputs_end(&files, write(f, k, batch, output, &files, err), err);
     if (status == 0) print_output(f, &s, seconds, exact, worst);
     free(output);
     session_close(&s);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * The parts of embfuse step, forward, gradient and weight-grad: the flags of all of them, and the last three
- * (operation.c), step (step.c), input (step_inputs.c, batch_read.c), the pass for the global norm
- * (global_norm.c) and the steps (step_run.c).
+ * The parts of embfuse step, forward, gradient and weight-grad: the commands and their flags (operation.c), input
+ * (step_inputs.c, batch_read.c), the kernel with its backend (session.c), steps (step.c) and the pass for the global
+ * norm before them (global_norm.c), and the outputs of the others (operation_write.c).
  */
 #pragma once
 
@@ -11,33 +11,6 @@
 #include "harness/check/check.h"
 #include "harness/workload/tables.h"
 
-struct step_flags {
-    const char *command;
-    const char *kernel, *rule, *hyper[HYPERS_MAX];
-    const char *batch;                                                     /* PREFIX, or: */
-    const char *ids, *offsets, *grad, *lookup_weights, *pooling, *padding; /* one feature */
-    const char *tables;                                                    /* PREFIX, or: */
-    const char *weight, *state, *row_state;                                /* one table */
-    const char *out, *steps_text, *first_text, *threads_text, *no_check, *zero_states;
-    const char *global_norm_text;
-    const char *rows_text, *dim_text; /* of a table without weights */
-    const char *winners;              /* a forward writes it, step and gradient read it */
-    bool no_tables;                   /* the kernel reads none */
-    enum operation operation; /* only a step takes a rule and states, a forward takes no gradient,
-                                 a gradient no weights, and that of per-sample weights needs these */
-    int64_t steps, first, threads;
-    double global_norm; /* clips to this; 0: does not clip */
-};
-
-enum { OPERATION_FLAGS_MAX = 32 };
-
-/* The flags of f->operation that point into f; their number. */
-int operation_flags(struct step_flags *f, struct flag flags[OPERATION_FLAGS_MAX]);
-
-/* flags_parse(), and the checks that all operations have in common. */
-int operation_parse(const struct usage *usage, int argc, char **argv, struct step_flags *f,
-                    struct error *err);
-
 struct batch_files {
     const char *ids;     /* int32 or int64 [N] */
     const char *offsets; /* int32 or int64 [F*B + 1]. NULL: a bag of all ids, of one feature */
@@ -45,6 +18,25 @@ struct batch_files {
                                    none, for a forward */
     const char *lookup_weights; /* per-sample weights, float32 [N], or NULL */
     const char *winners;        /* int32 or int64, as grad; NULL: none, for a forward */
+};
+
+struct step_flags {
+    const char *command;
+    const char *kernel, *rule, *hyper[HYPERS_MAX];
+    const char *batch; /* PREFIX, or one feature: files, pooling and padding */
+    /* A forward writes its winners, step and gradient read them, with a PREFIX, too. */
+    struct batch_files files;
+    const char *pooling, *padding;
+    const char *tables;                     /* PREFIX, or: */
+    const char *weight, *state, *row_state; /* one table */
+    const char *out, *steps_text, *first_text, *threads_text, *no_check, *zero_states;
+    const char *global_norm_text;
+    const char *rows_text, *dim_text; /* of a table without weights */
+    bool no_tables;                   /* the kernel reads none */
+    enum operation operation; /* only a step takes a rule and states, a forward takes no gradient,
+                                 a gradient no weights, and that of per-sample weights needs these */
+    int64_t steps, first, threads;
+    double global_norm; /* clips to this; 0: does not clip */
 };
 
 /* Reads a batch from .npy files, and checks everything that kernels rely on. Makes a workload of one
@@ -95,3 +87,8 @@ int global_norm_clip(const struct step_flags *f, const struct kernel *k, struct 
 /* Runs the steps in place and checks each. 0: fine, -1: could not run, 1: wrong. */
 int step_run(const struct step_flags *f, const struct kernel *k, struct step_inputs *in,
              struct step_outcome *out, struct error *err);
+
+/* Takes the steps, after the clip of the norm if the flags have one, writes the tables, and prints a line about it.
+ * Sets f->first if the flags do not. Returns 0: fine, -1: could not run, 1: wrong, or EXIT_UNDECIDED. */
+int step_apply(struct step_flags *f, const struct kernel *k, struct step_inputs *in,
+               struct error *err);

@@ -27,9 +27,10 @@ static int describe_by_flags(const struct step_flags *f, struct description *d, 
     struct table_shape shape = {0};
     const struct where pooling_flag = {"--pooling", 0}, padding_flag = {"--padding", 0};
     struct value pooling = key_preset(KEY_POOLING), padding = key_preset(KEY_PADDING);
-    *d = (struct description){.weighted = f->lookup_weights != NULL};
-    if (flag_required("ids", f->ids, err) || flag_required("offsets", f->offsets, err) ||
-        (f->operation != OP_FORWARD && flag_required("grad", f->grad, err)) ||
+    *d = (struct description){.weighted = f->files.lookup_weights != NULL};
+    if (flag_required("ids", f->files.ids, err) ||
+        flag_required("offsets", f->files.offsets, err) ||
+        (f->operation != OP_FORWARD && flag_required("grad", f->files.grad, err)) ||
         flag_required("rule", f->rule, err))
         return -1;
     if (f->operation == OP_GRADIENT) {
@@ -48,7 +49,7 @@ static int describe_by_flags(const struct step_flags *f, struct description *d, 
     if (description_add_table(d, shape, rule_default(shape.rule), err) ||
         description_add_feature(d, feature, err))
         return -1;
-    if (feature.pooling == POOL_MAX && f->lookup_weights)
+    if (feature.pooling == POOL_MAX && f->files.lookup_weights)
         return fail(err, "--lookup-weights: pooling max takes none; leave it out");
     return description_check(d, "--padding", err);
 }
@@ -103,8 +104,8 @@ static int describe(const struct step_flags *f, struct description *d, struct er
     const bool weight_grad = f->operation == OP_WEIGHT_GRAD;
     const char *command = f->command;
     const bool grad = f->operation != OP_FORWARD;
-    bool alone = f->ids || f->offsets || f->grad || f->lookup_weights || f->pooling || f->padding ||
-                 f->rows_text || f->dim_text;
+    bool alone = f->files.ids || f->files.offsets || f->files.grad || f->files.lookup_weights ||
+                 f->pooling || f->padding || f->rows_text || f->dim_text;
     if (f->batch && alone)
         return fail(err,
                     "%s: --batch excludes --ids, --offsets, %s--lookup-weights, --pooling and "
@@ -146,21 +147,22 @@ static bool has_max(const struct description *d) {
 
 static int read_batch(const struct step_flags *f, struct step_inputs *in, struct error *err) {
     const bool max = has_max(&in->what), reads = max && f->operation != OP_FORWARD;
-    if (f->winners && !max) return fail(err, "--winners: no feature has pooling max; leave it out");
-    if (reads && !f->batch && flag_required("winners", f->winners, err)) return -1;
-    struct batch_files files = {f->ids, f->offsets, f->grad, f->lookup_weights,
-                                reads ? f->winners : NULL};
-    if (!f->batch) return batch_read(&files, &in->what, !f->no_check, &in->workload, err);
-    struct path ids = path_of(f->batch, "ids.npy"), offsets = path_of(f->batch, "offsets.npy"),
-                grad = path_of(f->batch, "grad.npy"),
-                weights = path_of(f->batch, "lookup_weights.npy"),
-                winners = path_of(f->batch, "winners.npy");
-    files =
-        (struct batch_files){ids.text, offsets.text, f->operation == OP_FORWARD ? NULL : grad.text,
-                             in->what.weighted ? weights.text : NULL,
-                             !reads       ? NULL
-                             : f->winners ? f->winners
-                                          : winners.text};
+    if (f->files.winners && !max)
+        return fail(err, "--winners: no feature has pooling max; leave it out");
+    if (reads && !f->batch && flag_required("winners", f->files.winners, err)) return -1;
+    struct batch_files files = f->files;
+    struct path ids, offsets, grad, weights, winners;
+    if (f->batch) {
+        ids = path_of(f->batch, "ids.npy");
+        offsets = path_of(f->batch, "offsets.npy");
+        grad = path_of(f->batch, "grad.npy");
+        weights = path_of(f->batch, "lookup_weights.npy");
+        winners = path_of(f->batch, "winners.npy");
+        files = (struct batch_files){
+            ids.text, offsets.text, f->operation == OP_FORWARD ? NULL : grad.text,
+            in->what.weighted ? weights.text : NULL, files.winners ? files.winners : winners.text};
+    }
+    if (!reads) files.winners = NULL;
     return batch_read(&files, &in->what, !f->no_check, &in->workload, err);
 }
 

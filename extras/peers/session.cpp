@@ -215,9 +215,7 @@ bool Session::obey() {
             status = write_weights(&files, prefix, &err);
         else
             status = fail(&err, "unknown command '%.60s'", line.c_str());
-        if (status == 0) status = outputs_commit(&files, &err);
-        outputs_free(&files);
-        if (status)
+        if (outputs_end(&files, status, &err))
             say_error(err.text);
         else
             printf("{}\n");

@@ -167,11 +167,10 @@ static int export(const struct export *x, const struct frozen *from, struct erro
                     : 0;
     }
     if (status == 0) status = measure_recall(x, from, &made, &f, err);
-    if (status == 0) status = outputs_commit(&o, err);
+    status = outputs_end(&o, status, err);
     if (status == 0) print(x, &made, &f);
     if (status == 0) warn(x, &made, &f.error);
     frozen_close(&made);
-    outputs_free(&o);
     return status;
 }
 

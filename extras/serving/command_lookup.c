@@ -81,9 +81,7 @@ static int write_output(const struct lookup *x, const struct batch *in, const vo
     if (batch_has_no_bags(x->files.offsets, in)) shape[0] = 0;
     int status = outputs_npy(&o, path_of(x->out, "output.npy").text, NPY_FLOAT32, num_dims, shape,
                              output, err);
-    if (status == 0) status = outputs_commit(&o, err);
-    outputs_free(&o);
-    return status;
+    return outputs_end(&o, status, err);
 }
 
 static void print(const struct lookup *x, const struct frozen *t, const struct latency *l,

@@ -57,8 +57,7 @@ static void all_or_none(void **state) {
         write_text(&o, old.text, "after");
         write_text(&o, new.text, "after");
         if (!good) write_text(&o, folder.text, "after");
-        assert_int_equal(outputs_commit(&o, &err), good - 1);
-        outputs_free(&o);
+        assert_int_equal(outputs_end(&o, 0, &err), good - 1);
         holds(old.text, good ? "after" : "before");
         assert_int_equal(access(new.text, F_OK), good - 1);
         assert_int_equal(access(part.text, F_OK), -1);
