@@ -271,7 +271,7 @@ $(B)/%.gp.h: %.gp reports/style.gp
 	@mkdir -p $(@D)
 	@sed -e '/^load /{' -e 'r reports/style.gp' -e 'd' -e '}' $< | sed 's/[\\"]/\\&/g; s/.*/"&\\n"/' >$@
 
-$(B)/cli/stats_plot.o: $(B)/cli/stats.gp.h
+$(B)/cli/stats.o: $(B)/cli/stats.gp.h
 
 # V=1 shows the commands.
 quiet     = $(if $(V),,@echo '  $1 $@';)

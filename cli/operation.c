@@ -8,7 +8,8 @@
 #include <string.h>
 
 #include "cli/cli.h"
-#include "cli/session.h"
+#include "cli/outputs.h"
+#include "cli/step.h"
 #include "harness/registry.h"
 
 /* --- flags */
@@ -156,12 +157,11 @@ static const char weight_grad_help[] =
 
 static const struct {
     const char *name, *more; /* more: the end of the help */
-    session_write *write;    /* of an output; NULL: a step writes tables */
 } commands[OPERATIONS] = {
-    [OP_STEP] = {"step", step_help, NULL},
-    [OP_FORWARD] = {"forward", forward_help, write_forward},
-    [OP_GRADIENT] = {"gradient", gradient_help, write_gradient},
-    [OP_WEIGHT_GRAD] = {"weight-grad", weight_grad_help, write_weight_grad},
+    [OP_STEP] = {"step", step_help},
+    [OP_FORWARD] = {"forward", forward_help},
+    [OP_GRADIENT] = {"gradient", gradient_help},
+    [OP_WEIGHT_GRAD] = {"weight-grad", weight_grad_help},
 };
 
 static int parse(int argc, char **argv, struct step_flags *f, struct error *err) {
@@ -204,8 +204,7 @@ int operation_command(int argc, char **argv, struct error *err) {
     const struct kernel *k = status == 0 ? registry_find(f.operation, f.kernel, err) : NULL;
     f.no_tables = k && f.operation == OP_GRADIENT && k->place == ON_HOST;
     if (!k || step_inputs_read(&f, &in, err)) return EXIT_USAGE;
-    status = f.operation == OP_STEP ? step_apply(&f, k, &in, err)
-                                    : session_output(&f, k, &in, commands[f.operation].write, err);
+    status = f.operation == OP_STEP ? step_apply(&f, k, &in, err) : output_apply(&f, k, &in, err);
     step_inputs_free(&in);
     return status < 0 ? EXIT_USAGE : status == 1 ? EXIT_WRONG_RESULT : status;
 }

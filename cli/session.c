@@ -2,7 +2,6 @@
 #include "cli/session.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 
 #include "harness/registry.h"
@@ -75,52 +74,4 @@ static bool made_exact(const struct batch *in) {
 
 bool session_exact(const struct batch *in) {
     return batch_sums_exact(in, made_exact(in) ? GRAD_EXACT : GRAD_REAL);
-}
-
-static int check_output(struct session *s, const struct step_inputs *in, bool exact, double *worst,
-                        struct error *err) {
-    const struct check c = {.in = &in->workload.batches[0],
-                            .index = &s->index,
-                            .rules = in->what.rules,
-                            .step = 1,
-                            .before = tables_copy_row,
-                            .before_ctx = &s->before,
-                            .exact = exact};
-    struct check_result result = {0};
-    const int status = runner_check(s->place, &s->job, c, &result, err);
-    *worst = result.worst;
-    if (status > 0) fail(err, "%s: wrong result: %s", s->job.kernel->name, result.message);
-    return status;
-}
-
-static void print_output(const struct step_flags *f, const struct session *s, double seconds,
-                         bool exact, double worst) {
-    printf("%s: %lld lookups, %lld distinct rows, ", f->kernel, (long long)s->index.lookups,
-           (long long)s->index.rows);
-    if (!isnan(seconds)) printf("%.3f ms, ", 1e3 * seconds);
-    if (f->no_check)
-        printf("not checked\n");
-    else
-        printf("checked: %s, worst error/bound %.3g\n", exact ? "exact" : "bound", worst);
-}
-
-int session_output(const struct step_flags *f, const struct kernel *k, struct step_inputs *in,
-                   session_write *write, struct error *err) {
-    const struct batch *batch = &in->workload.batches[0];
-    const bool exact = operation_has_order(k->operation) || session_exact(batch);
-    struct session s;
-    double seconds = NAN, worst = 0;
-    void *output = NULL;
-    struct outputs files = {0};
-    int status = session_open(&s, k, in, f, err);
-    if (status == 0 && s.before.tables) status = session_remember(&s, err);
-    if (status == 0) status = session_run(&s, &seconds, err);
-    if (status == 0 && !f->no_check) status = check_output(&s, in, exact, &worst, err);
-    if (status == 0 && !(output = malloc(s.output.bytes + 1))) status = fail(err, "out of memory");
-    if (status == 0) status = s.place->ops->scratch_get(s.place, &s.output, output, err);
-    if (status == 0) status = outputs_end(&files, write(f, k, batch, output, &files, err), err);
-    if (status == 0) print_output(f, &s, seconds, exact, worst);
-    free(output);
-    session_close(&s);
-    return status;
 }

@@ -4,7 +4,6 @@
  */
 #pragma once
 
-#include "cli/outputs.h"
 #include "cli/step.h"
 #include "harness/measure/runner.h"
 
@@ -33,15 +32,3 @@ int session_remember(struct session *s, struct error *err);
 
 /* Fills scratch with POISON, the output with UNWRITTEN, and runs the kernel. seconds: of the run. */
 int session_run(struct session *s, double *seconds, struct error *err);
-
-/* Adds an output, which is in host memory, as the files that the flags name. 0, or -1 and err. */
-typedef int session_write(const struct step_flags *f, const struct kernel *k,
-                          const struct batch *in, const void *output, struct outputs *o,
-                          struct error *err);
-
-session_write write_forward, write_gradient, write_weight_grad;
-
-/* Runs a kernel that has an output, checks and writes that, and prints a line about it. Returns 0: fine,
- * -1: could not run, 1: wrong. */
-int session_output(const struct step_flags *f, const struct kernel *k, struct step_inputs *in,
-                   session_write *write, struct error *err);

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 # embfuse stats --plot: lookups of each row by rank on the left, share of lookups by segment length on
-# the right. stats_plot.c sets kind, out, heading, machine and the blocks $ranks and $runs.
+# the right. stats.c sets kind, out, heading, machine and the blocks $ranks and $runs.
 width = 1040; height = 420
 load "reports/style.gp"
 set output out

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * The parts of embfuse step, forward, gradient and weight-grad: the commands and their flags (operation.c), input
- * (step_inputs.c, batch_read.c), the kernel with its backend (session.c), steps (step.c) and the pass for the global
- * norm before them (global_norm.c), and the outputs of the others (operation_write.c).
+ * (step_inputs.c, batch_read.c), the kernel with its backend (session.c), steps (step.c), and the outputs of the others
+ * (output.c).
  */
 #pragma once
 
@@ -63,32 +63,12 @@ struct step_inputs {
 int step_inputs_read(const struct step_flags *f, struct step_inputs *out, struct error *err);
 void step_inputs_free(struct step_inputs *in);
 
-struct step_outcome {
-    double seconds;             /* of the last step */
-    int64_t lookups;            /* without padding */
-    int64_t distinct;           /* unique rows */
-    bool checked, exact, dense; /* exact: all steps */
-    double worst;               /* largest error / bound of all steps */
-    int64_t undecided;          /* rows of all steps that the oracle has no bound for */
-    struct error first_undecided;
-};
-
-struct global_norm {
-    double norm;    /* of the summed gradients of all rows, adjusted but for decay of weights */
-    double factor;  /* that scales gradients; 1 if the norm is within its limit */
-    double seconds; /* of the pass */
-};
-
-/* Measures the global norm with a pass of the kernel, and scales the gradients of in's rules down to
- * f->global_norm. Returns as step_run(). */
-int global_norm_clip(const struct step_flags *f, const struct kernel *k, struct step_inputs *in,
-                     struct global_norm *out, struct error *err);
-
-/* Runs the steps in place and checks each. 0: fine, -1: could not run, 1: wrong. */
-int step_run(const struct step_flags *f, const struct kernel *k, struct step_inputs *in,
-             struct step_outcome *out, struct error *err);
-
 /* Takes the steps, after the clip of the norm if the flags have one, writes the tables, and prints a line about it.
  * Sets f->first if the flags do not. Returns 0: fine, -1: could not run, 1: wrong, or EXIT_UNDECIDED. */
 int step_apply(struct step_flags *f, const struct kernel *k, struct step_inputs *in,
                struct error *err);
+
+/* Runs a kernel that has an output, checks and writes that, and prints a line about it. Returns 0: fine, -1: could not
+ * run, 1: wrong. */
+int output_apply(const struct step_flags *f, const struct kernel *k, struct step_inputs *in,
+                 struct error *err);
