@@ -47,8 +47,9 @@ enum { SLOW_SAMPLES = 5, SLOW_TIMES = 8 };
 
 /* The progress of a run, which a new start takes over together with the record. */
 struct State {
-    int point = 0;   /* workload * SUBJECTS_MAX + number of the subject in its list */
-    unsigned places; /* places with kernels to measure */
+    Crash crash = {}; /* signal 0: none; the handler writes it to the file */
+    int point = 0;    /* workload * SUBJECTS_MAX + number of the subject in its list */
+    unsigned places;  /* places with kernels to measure */
     int measured = 0, wrong = 0, refused = 0;
     Progress progress;
     Load load;
@@ -441,11 +442,13 @@ class Driver : State {
 
     /* Restores the saved state and names the kernel that crashed. False: this is the first start. */
     bool resume(const struct plan &plan) {
-        std::string all;
-        const Crash crash = left_behind(&all);
+        const std::string all = left_behind();
         State then;
-        if (!crash.signal) return false;
+        if (all.size() < sizeof then) return false;
         memcpy(&then, all.data(), sizeof then);
+        const Crash crash = then.crash;
+        if (!crash.signal) return false;
+        then.crash = {};
         static_cast<State &>(*this) = then;
         size_t at = sizeof then;
         auto next = [&] {

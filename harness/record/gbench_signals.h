@@ -130,25 +130,18 @@ inline void give_signal_stacks(int threads) {
     }
 }
 
-/* Replaces what a new start will read. */
+/* Replaces what a new start will read; it begins with a Crash, for the handler. */
 inline void leave(const std::string &state) {
-    const Crash none = {};
-    const size_t size = state.size();
     if (restart.file < 0) return;
     bool left = ftruncate(restart.file, 0) == 0 &&
-                pwrite(restart.file, &none, sizeof none, 0) == sizeof none &&
-                pwrite(restart.file, state.data(), size, sizeof none) == (ssize_t)size;
+                pwrite(restart.file, state.data(), state.size(), 0) == (ssize_t)state.size();
     if (!left) restart.file = -1;
 }
 
-/* The crash that caused this start, and the state that leave() wrote; signal 0: no crash. */
-inline Crash left_behind(std::string *state) {
-    Crash crash = {};
+/* What leave() wrote before this start, or "". */
+inline std::string left_behind() {
     const off_t size = restart.file < 0 ? 0 : lseek(restart.file, 0, SEEK_END);
-    if (size < (off_t)sizeof crash) return crash;
-    state->resize((size_t)size - sizeof crash);
-    if (pread(restart.file, state->data(), state->size(), sizeof crash) != (ssize_t)state->size() ||
-        pread(restart.file, &crash, sizeof crash, 0) != sizeof crash)
-        return {};
-    return crash;
+    std::string state(size > 0 ? (size_t)size : 0, '\0');
+    bool whole = pread(restart.file, state.data(), state.size(), 0) == (ssize_t)state.size();
+    return whole ? state : "";
 }
