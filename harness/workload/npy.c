@@ -52,9 +52,9 @@ struct reader {
     const char *at, *end;
 };
 
+enum { KEYS = 3 };
 struct header {
-    bool has_descr, has_order, has_shape;
-    bool fortran_order;
+    bool seen[KEYS];
     enum npy_type type;
     int num_dims;
     int64_t shape[NPY_MAX_DIMS];
@@ -147,10 +147,9 @@ static int take_descr(struct reader *r, struct header *h) {
 }
 
 static int take_order(struct reader *r, struct header *h) {
-    h->fortran_order = take_word(r, "True");
-    if (!h->fortran_order && !take_word(r, "False"))
-        return malformed(r, "fortran_order is neither True nor False");
-    if (!h->fortran_order) return 0;
+    (void)h;
+    if (take_word(r, "False")) return 0;
+    if (!take_word(r, "True")) return malformed(r, "fortran_order is neither True nor False");
     return fail(r->err, "%s: Fortran (column-major) order; save numpy.ascontiguousarray(array)",
                 r->name);
 }
@@ -187,22 +186,23 @@ static int take_shape(struct reader *r, struct header *h) {
     return h->num_dims == 1 && !comma ? malformed(r, "shape is a number, not a tuple") : 0;
 }
 
+static const struct {
+    const char *name;
+    int (*take)(struct reader *r, struct header *h);
+} keys[KEYS] = {{"descr", take_descr}, {"fortran_order", take_order}, {"shape", take_shape}};
+
 static int take_entry(struct reader *r, struct header *h) {
     char key[WORD_MAX];
+    int k = 0;
     skip_blanks(r);
     if (!take_string(r, key)) return malformed(r, "expected a quoted key");
     if (!take(r, ':')) return malformed(r, "expected a colon after a key");
-    bool *seen = !strcmp(key, "descr")           ? &h->has_descr
-                 : !strcmp(key, "fortran_order") ? &h->has_order
-                 : !strcmp(key, "shape")         ? &h->has_shape
-                                                 : NULL;
-    if (!seen || *seen)
+    while (k < KEYS && strcmp(key, keys[k].name) != 0) k++;
+    if (k == KEYS || h->seen[k])
         return fail(r->err, "%s: the header has %s key '%s'; save it with numpy.save", r->name,
-                    seen ? "twice the" : "an unknown", key);
-    *seen = true;
-    if (seen == &h->has_descr) return take_descr(r, h);
-    if (seen == &h->has_order) return take_order(r, h);
-    return take_shape(r, h);
+                    k < KEYS ? "twice the" : "an unknown", key);
+    h->seen[k] = true;
+    return keys[k].take(r, h);
 }
 
 static int take_header(struct reader *r, struct header *h) {
@@ -211,13 +211,10 @@ static int take_header(struct reader *r, struct header *h) {
         if (!comma) return malformed(r, "expected a comma or the end of the dict");
         if (take_entry(r, h)) return -1;
     }
-    const char *missing = !h->has_descr   ? "descr"
-                          : !h->has_order ? "fortran_order"
-                          : !h->has_shape ? "shape"
-                                          : NULL;
-    if (missing)
-        return fail(r->err, "%s: the header lacks the key '%s'; save it with numpy.save", r->name,
-                    missing);
+    for (int k = 0; k < KEYS; k++)
+        if (!h->seen[k])
+            return fail(r->err, "%s: the header lacks the key '%s'; save it with numpy.save",
+                        r->name, keys[k].name);
     skip_blanks(r);
     return r->at < r->end ? malformed(r, "text after the dict") : 0;
 }
