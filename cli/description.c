@@ -26,32 +26,25 @@ const char *hyper_name(int i) {
     return names[i];
 }
 
-/* The room doubles, so that a long list is copied only a few times. */
-static int append(void **list, int32_t count, const void *item, size_t size, struct error *err) {
-    bool full = (count & (count - 1)) == 0;
-    void *room = full ? realloc(*list, (size_t)(count ? 2 * (int64_t)count : 1) * size) : *list;
-    if (!room) return fail(err, "out of memory");
-    *list = room;
-    memcpy((char *)room + (size_t)count * size, item, size);
+int description_add_table(struct description *d, struct table_shape table, struct rule rule,
+                          struct error *err) {
+    const size_t count = (size_t)d->num_tables + 1;
+    struct table_shape *tables = realloc(d->tables, count * sizeof *tables);
+    if (tables) d->tables = tables;
+    struct rule *rules = realloc(d->rules, count * sizeof *rules);
+    if (rules) d->rules = rules;
+    if (!tables || !rules) return fail(err, "out of memory");
+    tables[d->num_tables] = table;
+    rules[d->num_tables++] = rule;
     return 0;
 }
 
-int description_add_table(struct description *d, struct table_shape table, struct rule rule,
-                          struct error *err) {
-    void *tables = d->tables, *rules = d->rules;
-    int status = append(&tables, d->num_tables, &table, sizeof table, err);
-    if (status == 0) status = append(&rules, d->num_tables, &rule, sizeof rule, err);
-    d->tables = tables;
-    d->rules = rules;
-    d->num_tables += status == 0;
-    return status;
-}
-
 int description_add_feature(struct description *d, struct feature feature, struct error *err) {
-    void *features = d->features;
-    if (append(&features, d->num_features, &feature, sizeof feature, err)) return -1;
+    const size_t count = (size_t)d->num_features + 1;
+    struct feature *features = realloc(d->features, count * sizeof *features);
+    if (!features) return fail(err, "out of memory");
     d->features = features;
-    d->num_features++;
+    features[d->num_features++] = feature;
     return 0;
 }
 
