@@ -131,7 +131,7 @@ int output_apply(const struct step_flags *f, const struct kernel *k, struct step
     void *output = NULL;
     struct outputs files = {0};
     int status = session_open(&s, k, in, f, err);
-    if (status == 0 && s.before.tables) status = session_remember(&s, err);
+    if (status == 0 && s.before.tables) status = place_get_tables(s.place, &s.before, err);
     if (status == 0) status = session_run(&s, &seconds, err);
     if (status == 0 && !f->no_check) status = check_output(&s, in, exact, &worst, err);
     if (status == 0 && !(output = malloc(s.output.bytes + 1))) status = fail(err, "out of memory");

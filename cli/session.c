@@ -44,10 +44,6 @@ void session_close(struct session *s) {
     free(s->steps);
 }
 
-int session_remember(struct session *s, struct error *err) {
-    return place_get_tables(s->place, &s->before, err);
-}
-
 int session_run(struct session *s, double *seconds, struct error *err) {
     const struct place_ops *ops = s->place->ops;
     struct step_times times = {0};

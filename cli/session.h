@@ -13,8 +13,7 @@ struct session {
     struct place_scratch scratch, output; /* output: of all but steps */
     struct place_job job;
     struct rule_step *steps; /* [num_tables] */
-    struct table_set
-        before; /* copy of the tables, if checked and there are any: session_remember() */
+    struct table_set before; /* for a copy of the tables, if they are checked */
     struct row_index index;
 };
 
@@ -26,9 +25,6 @@ void session_close(struct session *s);
 /* Whether all sums of the batch's gradients are exact. Then a stricter check applies, whatever the
  * source of the batch. */
 bool session_exact(const struct batch *in);
-
-/* Copies the tables as they are now, for the check. */
-int session_remember(struct session *s, struct error *err);
 
 /* Fills scratch with POISON, the output with UNWRITTEN, and runs the kernel. seconds: of the run. */
 int session_run(struct session *s, double *seconds, struct error *err);

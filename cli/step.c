@@ -56,7 +56,7 @@ static int run_all(const struct step_flags *f, struct session *s, struct step_in
     for (int64_t t = f->first; status == 0 && t < f->first + f->steps; t++) {
         for (int32_t i = 0; i < in->what.num_tables; i++)
             s->steps[i] = rule_step(in->what.rules[i], t);
-        if (out->checked) status = session_remember(s, err);
+        if (out->checked) status = place_get_tables(s->place, &s->before, err);
         if (status == 0) status = session_run(s, &out->seconds, err);
         if (status == 0 && out->checked) status = check_one(s, in, t, out, err);
     }
