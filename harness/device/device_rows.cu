@@ -14,7 +14,7 @@ namespace {
 constexpr int THREADS = 256, ROWS_PER_BLOCK = THREADS / 32;
 constexpr int64_t MOST_ACROSS = 1 << 12, MOST_DOWN = 65535;
 
-/* Narrower parts are not added: extras/ranks/member.c refuses them. */
+/* Narrower parts are not added: ranks/member.c refuses them. */
 template <class element> __device__ void add(element *to, element x) {
     if constexpr (sizeof x == sizeof(float)) *to += x;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * Rows that travel between processes, in device memory: a message has rows one behind the other, an array has them
- * where a batch or an output wants them. extras/ranks/route_rows.c makes the blocks, and moves those of host memory itself.
+ * where a batch or an output wants them. ranks/route_rows.c makes the blocks, and moves those of host memory itself.
  */
 #pragma once
 
