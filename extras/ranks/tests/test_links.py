@@ -14,10 +14,9 @@ import tempfile
 import launched
 import tap
 
-sys.path.insert(0, os.path.join(tap.ROOT, "ranks"))
 import network
 
-NETWORK = os.path.join(tap.ROOT, "ranks", "network.py")
+NETWORK = os.path.join(tap.ROOT, "extras", "ranks", "network.py")
 SMALL = ["--sharding=row", "--rule=adagrad", "--filter=cpu_fused", "--modes=iteration", "--rows=1e5", "--dims=64",
          "--batch=8192", "--pooling=8", "--threads=1"]
 
