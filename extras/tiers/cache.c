@@ -12,11 +12,8 @@
 
 #include "harness/memory.h"
 
-const char *const policy_names[POLICIES] = {[POLICY_LRU] = "lru",
-                                            [POLICY_LFU] = "lfu",
-                                            [POLICY_CLOCK] = "clock",
-                                            [POLICY_STATIC] = "static",
-                                            [POLICY_BELADY] = "belady"};
+const char *const policy_names[POLICIES] = {
+    [POLICY_LRU] = "lru", [POLICY_LFU] = "lfu", [POLICY_BELADY] = "belady"};
 
 enum { NO_ROW = -1, WINDOW_MOST = 64 /* batches under way */ };
 
@@ -38,17 +35,13 @@ struct cache {
     int64_t *row_in;     /* [slots] or NO_ROW */
     int64_t
         size[WINDOW_MOST]; /* distinct rows of batch b: at b % WINDOW_MOST, of those under way */
-    /* What a row scores is written down by three policies: touched, counts of rows, and belady's of slots. */
-    bool *touched;      /* of clock: [slots] */
-    int64_t *count;     /* of lfu: [rows] */
-    int64_t *next_use;  /* of belady: [slots] */
-    int64_t hand;       /* of clock */
-    struct entry *heap; /* [num_entries] */
+    int64_t *count;        /* of lfu: [rows] */
+    int64_t *next_use;     /* of belady: [slots] */
+    struct entry *heap;    /* [num_entries] */
     int64_t num_entries, most_entries;
     struct entry *aside; /* entries of rows that are held: [num_aside] */
     int64_t num_aside, most_aside;
     int64_t admitted, released; /* batches */
-    int64_t *heat;              /* of static: [rows] larger is hotter */
     /* Of belady: the batches that touch a row, one behind the other: use[use_first[row]] ... */
     int64_t *use_first, *use;
     int64_t *use_next; /* [rows] the first of them that is still to come */
@@ -112,30 +105,19 @@ static inline bool need(struct where *w, int64_t now, bool changes) {
 
 /* --- scores: what has the least leaves first */
 
-static bool uses_heap(const struct cache *c) {
-    return c->policy != POLICY_CLOCK;
-}
-
 static int64_t score_of(const struct cache *c, int64_t row) {
     switch (c->policy) {
     case POLICY_LRU: return last_batch(&c->where[row]);
     case POLICY_LFU: return c->count[row];
-    case POLICY_STATIC: return c->heat[row];
     case POLICY_BELADY: return c->next_use[c->where[row].slot];
     default: return 0;
     }
-}
-
-/* Does score_of() know of a touch from elsewhere? */
-static bool touches_itself(const struct cache *c) {
-    return c->policy == POLICY_LRU || c->policy == POLICY_STATIC;
 }
 
 /* The row is in this slot, and the batch under way touches it. */
 static void touch(struct cache *c, int64_t row, int32_t slot) {
     const int64_t now = c->admitted - 1; /* belady counts batches from 0 */
     if (c->policy == POLICY_LFU) c->count[row]++;
-    if (c->policy == POLICY_CLOCK) c->touched[slot] = true;
     if (c->policy != POLICY_BELADY) return;
     while (c->use_next[row] < c->use_first[row + 1] && c->use[c->use_next[row]] <= now)
         c->use_next[row]++;
@@ -147,19 +129,8 @@ static void touch(struct cache *c, int64_t row, int32_t slot) {
 
 /* --- victims */
 
-static int32_t victim_of_clock(struct cache *c) {
-    for (;; c->hand = (c->hand + 1) % c->slots) {
-        if (is_held(c, c->row_in[c->hand])) continue;
-        if (!c->touched[c->hand]) break;
-        c->touched[c->hand] = false;
-    }
-    const int32_t slot = (int32_t)c->hand;
-    c->hand = (c->hand + 1) % c->slots;
-    return slot;
-}
-
 /* There is one: cache_admit() has counted. */
-static int32_t victim_of_heap(struct cache *c) {
+static int32_t victim(struct cache *c) {
     for (;;) {
         const struct entry e = heap_pop(c);
         if (c->where[e.row].slot < 0) continue; /* it has left */
@@ -175,7 +146,7 @@ static int32_t victim_of_heap(struct cache *c) {
 
 static int32_t empty_or_victim(struct cache *c) {
     if (c->used < c->slots) return (int32_t)c->used++;
-    return uses_heap(c) ? victim_of_heap(c) : victim_of_clock(c);
+    return victim(c);
 }
 
 /* --- look-ups */
@@ -251,8 +222,7 @@ static struct cache_move load(struct cache *c, int64_t row, bool changes) {
     c->row_in[at] = row;
     touch(c, row, at);
     /* Belady's has its entry already. */
-    if (uses_heap(c) && c->policy != POLICY_BELADY)
-        heap_push(c, (struct entry){score_of(c, row), row});
+    if (c->policy != POLICY_BELADY) heap_push(c, (struct entry){score_of(c, row), row});
     return m;
 }
 
@@ -284,7 +254,7 @@ int cache_admit(struct cache *c, struct cache_found *x, struct cache_move *moves
             err, "a batch touches %lld rows, and the cache has %lld slots; it needs %lld more",
             (long long)(x->num_here + x->num_missing), (long long)c->slots, (long long)missing);
     /* Those that are here are needed already: they stay, before any other leaves. */
-    for (int64_t i = 0; i < x->num_here && !touches_itself(c); i++)
+    for (int64_t i = 0; i < x->num_here && c->policy != POLICY_LRU; i++)
         touch(c, c->row_in[x->here[i]], x->here[i]);
     for (int64_t i = 0; i < x->num_missing; i++) moves[i] = load(c, x->missing[i], x->changes);
     while (c->num_aside) heap_push(c, c->aside[--c->num_aside]);
@@ -329,31 +299,6 @@ static void *array(int64_t count, size_t size) {
     return must_have(calloc((size_t)(count ? count : 1), size));
 }
 
-/* A counting sort by how often. */
-int64_t *cache_hottest(const int64_t *batch_rows, int64_t count, int64_t rows) {
-    int64_t *often = array(rows, sizeof *often), *order = array(rows, sizeof *order), most = 0;
-    for (int64_t i = 0; i < count; i++) {
-        const int64_t n = ++often[batch_rows[i]];
-        if (n > most) most = n;
-    }
-    int64_t *place = array(most + 2, sizeof *place); /* of the first row with that count */
-    for (int64_t r = 0; r < rows; r++) place[often[r]]++;
-    for (int64_t n = most, at = 0; n >= 0; n--) {
-        const int64_t own = place[n];
-        place[n] = at;
-        at += own;
-    }
-    for (int64_t r = 0; r < rows; r++) order[place[often[r]]++] = r;
-    free(often);
-    free(place);
-    return order;
-}
-
-static void open_static(struct cache *c, const struct cache_setup *s) {
-    c->heat = array(s->rows, sizeof *c->heat);
-    for (int64_t i = 0; i < s->rows; i++) c->heat[s->hottest[i]] = s->rows - i;
-}
-
 /* The batches of each row, in order: a counting sort by row. */
 static void open_belady(struct cache *c, const struct cache_setup *s) {
     const int64_t uses = s->first[s->num_batches];
@@ -384,12 +329,10 @@ struct cache *cache_open(const struct cache_setup *s, struct error *err) {
     c->admitted = c->released = 1;
     c->where = must_have(array_alloc(s->rows, sizeof *c->where));
     c->row_in = array(s->slots, sizeof *c->row_in);
-    if (s->policy == POLICY_CLOCK) c->touched = array(s->slots, sizeof *c->touched);
     if (s->policy == POLICY_LFU) c->count = array(s->rows, sizeof *c->count);
     if (s->policy == POLICY_BELADY) c->next_use = array(s->slots, sizeof *c->next_use);
     memset(c->where, -1, (size_t)s->rows * sizeof *c->where);
     for (int64_t i = 0; i < s->slots; i++) c->row_in[i] = NO_ROW;
-    if (s->policy == POLICY_STATIC) open_static(c, s);
     if (s->policy == POLICY_BELADY) open_belady(c, s);
     return c;
 }
@@ -398,12 +341,10 @@ void cache_close(struct cache *c) {
     if (!c) return;
     free(c->where);
     free(c->row_in);
-    free(c->touched);
     free(c->count);
     free(c->next_use);
     free(c->heap);
     free(c->aside);
-    free(c->heat);
     free(c->use_first);
     free(c->use);
     free(c->use_next);
@@ -411,10 +352,8 @@ void cache_close(struct cache *c) {
 }
 
 int64_t cache_bytes(const struct cache *c) {
-    const int64_t of_row =
-        sizeof *c->where + (c->heat ? sizeof *c->heat : 0) + (c->count ? sizeof *c->count : 0);
-    const int64_t of_slot = sizeof *c->row_in + (c->touched ? sizeof *c->touched : 0) +
-                            (c->next_use ? sizeof *c->next_use : 0);
+    const int64_t of_row = sizeof *c->where + (c->count ? sizeof *c->count : 0);
+    const int64_t of_slot = sizeof *c->row_in + (c->next_use ? sizeof *c->next_use : 0);
     return c->rows * of_row + c->slots * of_slot +
            (c->most_entries + c->most_aside) * (int64_t)sizeof *c->heap;
 }

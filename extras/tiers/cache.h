@@ -10,9 +10,6 @@
  *
  *   lru      the batch that touched the row last
  *   lfu      batches that have touched it, also while it was elsewhere
- *   clock    a hand goes over the slots, and takes the first row that no batch has touched since it came by. Here the
- *            order of slots decides, not that of rows (Corbato 1968)
- *   static   its place in an order that is given: the hottest rows stay
  *   belady   the batch that touches it next, the furthest first: the fewest misses that any policy can have (IBM
  *            Systems Journal 5, 1966). It needs to know all batches
  *
@@ -29,14 +26,13 @@
 #include "harness/error.h"
 #include "kernels/kernel.h"
 
-enum policy { POLICY_LRU, POLICY_LFU, POLICY_CLOCK, POLICY_STATIC, POLICY_BELADY, POLICIES };
+enum policy { POLICY_LRU, POLICY_LFU, POLICY_BELADY, POLICIES };
 
 extern const char *const policy_names[POLICIES];
 
 struct cache_setup {
     int64_t rows, slots; /* slots at most rows, both at most 2^31 - 1 */
     enum policy policy;
-    const int64_t *hottest; /* of static: [rows] all rows, hottest first; not kept */
     /* Of belady: the batches to come, in the order of cache_admit(). first: [num_batches + 1]; rows of batch b are
      * batch_rows[first[b]] ... in ascending order. Not kept. */
     const int64_t *first, *batch_rows;
@@ -96,10 +92,6 @@ void cache_change(struct cache *c, int32_t slot);
 /* Calls each() with every row that is here and changed, in the order of slots, and takes them for clean: they are
  * written back. */
 void cache_flush(struct cache *c, void (*each)(void *ctx, int64_t row, int32_t slot), void *ctx);
-
-/* An order for static: [rows] all rows, those first that occur most often among [count] rows of batches, of equal ones
- * those with the least number. The caller frees it. */
-int64_t *cache_hottest(const int64_t *batch_rows, int64_t count, int64_t rows);
 
 /* Bytes of the cache's own memory. */
 int64_t cache_bytes(const struct cache *c);

@@ -253,32 +253,25 @@ int64_t resident_bytes(const struct resident *r) {
 
 /* --- opening */
 
-/* The batches that its policy knows: for belady all to come, for static those that make the order. */
+/* Belady knows all batches to come. */
 static struct cache *open_cache(struct resident *r, const struct tier_options *o, int32_t t,
                                 int32_t slots, struct error *err) {
-    const int ring = r->setup.ring;
-    const int64_t known = o->policy == POLICY_BELADY   ? max64(1, o->belady_runs)
-                          : o->policy == POLICY_STATIC ? min64(ring, max64(1, o->static_batches))
-                                                       : 0;
+    const int64_t known = o->policy == POLICY_BELADY ? max64(1, o->belady_runs) : 0;
     int64_t *first = must_have(calloc((size_t)(known + 1), sizeof *first)), *all = NULL;
     for (int64_t b = 0; b < known; b++) {
-        const int64_t more = resident_rows_of(r, t, (int)(b % ring), r->rows);
+        const int64_t more = resident_rows_of(r, t, (int)(b % r->setup.ring), r->rows);
         all = must_have(realloc(all, (size_t)(first[b] + more + 1) * sizeof *all));
         memcpy(all + first[b], r->rows, (size_t)more * sizeof *all);
         first[b + 1] = first[b] + more;
     }
-    const int64_t rows = r->setup.shapes[t].rows;
-    int64_t *hottest = o->policy == POLICY_STATIC ? cache_hottest(all, first[known], rows) : NULL;
-    const struct cache_setup s = {.rows = rows,
+    const struct cache_setup s = {.rows = r->setup.shapes[t].rows,
                                   .slots = slots,
                                   .policy = o->policy,
-                                  .hottest = hottest,
                                   .first = first,
                                   .batch_rows = all,
                                   .num_batches = known};
     struct cache *c = cache_open(&s, err);
     free(first);
-    free(hottest);
     free(all);
     return c;
 }

@@ -23,7 +23,6 @@ struct tier_options {
     double budget;         /* share of the bytes of each table's rows in slots; 0 .. 1 */
     enum policy policy;
     int64_t belady_runs; /* belady knows as many batches to come: 0, 1 ... of the ring, in turn */
-    int static_batches;  /* static: rows by how many of the first so many batches touch them */
     int depth;
     bool direct;
 };

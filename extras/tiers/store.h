@@ -71,5 +71,3 @@ store_open file_store;
 store_open memory_store;
 /* RocksDB, the store that lasts: NULL with a line in err where this build has none. */
 store_open rocksdb_store;
-/* Mapped files, which are scratch, for comparison. */
-store_open mmap_store;

@@ -43,21 +43,17 @@ static void touched_free(struct touched *x) {
     free(x->lookups);
 }
 
-/* Adds the hits of a table. Static order is that of the warm-up: nobody knows the future. */
+/* Adds the hits of a table. */
 static int add_hits(const struct stream *s, int32_t t, const struct touched *x, double budget,
                     enum policy policy, struct hits *h, struct error *err) {
     const int64_t rows = s->workload.tables[t].rows, most = tier_slots(budget, rows);
-    int64_t *hottest =
-        policy == POLICY_STATIC ? cache_hottest(x->rows, x->first[s->warm], rows) : NULL;
     const struct cache_setup setup = {.rows = rows,
                                       .slots = most,
                                       .policy = policy,
-                                      .hottest = hottest,
                                       .first = x->first,
                                       .batch_rows = x->rows,
                                       .num_batches = s->batches};
     struct cache *cache = cache_open(&setup, err);
-    free(hottest);
     if (!cache) return -1;
     int32_t *slot = must_have(calloc((size_t)x->first[s->batches] + 1, sizeof *slot));
     struct cache_move *moves = must_have(calloc((size_t)rows, sizeof *moves));

@@ -10,7 +10,7 @@
  *
  *   BUDGET                        hits of every policy, without any rows
  *   BUDGET,POLICY,AHEAD           steps of cpu_fused, with AHEAD batches fetched while one runs
- *   BUDGET,POLICY,AHEAD,STORE     the same, with another store in place of files: rocksdb; mmap, mapped files
+ *   BUDGET,POLICY,AHEAD,STORE     the same, with another store in place of files: rocksdb
  *
  * Prints a line of JSON for each; with "lacks" alone if the slots are fewer than the rows of a batch. Gradients are
  * exact, so rows of the last batch must have the bits of tables in memory. Times are those of the whole measured half,
@@ -43,7 +43,7 @@ struct tier_case {
     enum policy policy;
     int ahead;
     bool hits;
-    enum { FILES, ROCKSDB, MMAP, STORES } store;
+    enum { FILES, ROCKSDB, STORES } store;
     int number; /* of the case: each has a folder */
 };
 
@@ -52,9 +52,7 @@ struct tier_case {
 static const struct store_kind {
     const char *name;
     store_open *open;
-} stores[STORES] = {[FILES] = {"files", file_store},
-                    [ROCKSDB] = {"rocksdb", rocksdb_store},
-                    [MMAP] = {"mmap", mmap_store}};
+} stores[STORES] = {[FILES] = {"files", file_store}, [ROCKSDB] = {"rocksdb", rocksdb_store}};
 
 /* Steps of batches from .. to-1; [ahead] of them are announced while one runs. */
 static int steps(const struct stream *s, struct place *p, struct place_scratch *scratch, int from,
@@ -291,7 +289,6 @@ static int show_case(const struct stream *s, const struct tier_case *c, const ch
                                    .budget = c->budget,
                                    .policy = c->policy,
                                    .belady_runs = s->batches,
-                                   .static_batches = s->warm,
                                    .depth = DEPTH,
                                    .direct = true};
     const int64_t lacks = lacks_of(s, c->budget);
@@ -342,7 +339,7 @@ static int read_case(const char *word, struct tier_case *out, struct error *err)
         return fail(
             err,
             "'%.60s': a case is BUDGET or BUDGET,POLICY,AHEAD[,STORE]: above 0 and up to 1; lru "
-            "lfu clock static or belady; 0 to 4; files rocksdb or mmap",
+            "lfu or belady; 0 to 4; files or rocksdb",
             word);
     return 0;
 }

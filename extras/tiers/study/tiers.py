@@ -26,7 +26,7 @@ from style import COLOURS, markdown_table, number
 SPEC = ("workload tiers\nrows {rows}\ndim 64\nbatch {bags}\n{lengths}\nids {ids}\nrule rowwise_adagrad\n")
 ROWS, BAGS, LOOKUPS, BATCHES = 200000, 1024, 8, 128
 TRACES = {"gpt2_novels_1024": 2, "tang_poems": 12, "retail_items": 20}  # bags of a batch: its rows fit into few slots
-POLICIES = ("lru", "lfu", "clock", "static", "belady")
+POLICIES = ("lru", "lfu", "belady")
 CLAIM = 0.2  # the share of the memory that is said to be enough
 NEARLY = 0.9  # full speed
 ROW = 64 * 4 + 4  # bytes with its state
@@ -73,9 +73,6 @@ Hot rows stay hot here, which is an assumption. Batches are small; larger ones m
   ahead the sum of both. R and W are rows per second at random places, measured before each case: {rates}.
 - of the limit: how near the case comes to it. Above 100 %: the disk was quicker than in its own measurement.
 - rocksdb: the same slots over RocksDB in place of files: direct I/O, no block cache, no compression, no write-ahead log.
-- mmap: the same slots over mapped files (MADV_RANDOM), which rows are copied from and to, one fault at a time. After
-  each fetch and each write back, changed pages are written and all are given back, so that every miss is a fault which reads the
-  disk. (With memory to spare the kernel would keep nearly all of them: that measures memory and no disk.)
 - Plain mmap would have no slots: a kernel on mapped tables, and a limit on the memory of the process with its pages. Such
   a limit is a control group's, which belongs to whoever runs the machine; the study makes none.
 - page cache: what of the store's files was in it after the last step (mincore). It comes on top of the MB in memory.
@@ -99,8 +96,7 @@ rows as long as `wait` says. held: the thread waits until slots of batches under
 
 {hits}
 
-Share of a batch's distinct rows that are in memory; in brackets of its lookups. Counts, no times. static: the rows of most
-of the warm-up's batches. belady: the fewest misses that any policy can have, since it knows all batches. `-`: the slots are
+Share of a batch's distinct rows that are in memory; in brackets of its lookups. Counts, no times. belady: the fewest misses that any policy can have, since it knows all batches. `-`: the slots are
 fewer than the rows of a batch. At 100 % what misses is rows that no batch of the warm-up has touched. histogram: the reuse within a batch is that of Meta's published batches; from batch to batch hot
 rows stay and others are new, which is an assumption of this suite. Traces are short: {traces}.
 """
@@ -131,7 +127,6 @@ def cases(name, budgets, rocksdb):
     if name == f"alpha {CLAIM_ALPHA}":
         if CLAIM in budgets and rocksdb:
             out += [f"{CLAIM},lru,{ahead},rocksdb" for ahead in (0, 2)]
-        out += [f"{b:g},lru,2,mmap" for b in (CLAIM, 1) if b in budgets]
     return out
 
 

@@ -17,7 +17,7 @@ enum { ROWS = 120, BATCHES = 60, MOST = 24 };
 /* --- batches: skewed, some empty, some twice */
 
 struct stream {
-    int64_t first[BATCHES + 1], rows[BATCHES * MOST], hottest[ROWS];
+    int64_t first[BATCHES + 1], rows[BATCHES * MOST];
 };
 
 static int64_t draw(uint64_t seed, uint64_t n, int64_t below) {
@@ -25,7 +25,7 @@ static int64_t draw(uint64_t seed, uint64_t n, int64_t below) {
 }
 
 static void stream_make(struct stream *s, uint64_t seed) {
-    int64_t count[ROWS] = {0}, total = 0;
+    int64_t total = 0;
     for (int b = 0; b < BATCHES; b++) {
         bool in[ROWS] = {false};
         s->first[b] = total;
@@ -42,16 +42,9 @@ static void stream_make(struct stream *s, uint64_t seed) {
             in[r * 7 % ROWS] = true;
         }
         for (int64_t r = 0; r < ROWS; r++)
-            if (in[r]) s->rows[total++] = r, count[r]++;
+            if (in[r]) s->rows[total++] = r;
     }
     s->first[BATCHES] = total;
-    for (int64_t i = 0; i < ROWS; i++) { /* by count, then row */
-        int64_t best = -1;
-        for (int64_t r = 0; r < ROWS; r++)
-            if (count[r] >= 0 && (best < 0 || count[r] > count[best])) best = r;
-        s->hottest[i] = best;
-        count[best] = -1;
-    }
 }
 
 /* --- the model */
@@ -61,8 +54,7 @@ struct model {
     enum policy policy;
     int slots;
     int64_t row[ROWS], last[ROWS], count[ROWS]; /* row: of a slot; last, count: of a row */
-    bool dirty[ROWS], touched[ROWS];
-    int hand;
+    bool dirty[ROWS];
 };
 
 static bool batch_has(const struct stream *s, int b, int64_t row) {
@@ -75,10 +67,6 @@ static bool batch_has(const struct stream *s, int b, int64_t row) {
 static int64_t keep(const struct model *m, int64_t row, int now) {
     if (m->policy == POLICY_LRU) return m->last[row];
     if (m->policy == POLICY_LFU) return m->count[row];
-    if (m->policy == POLICY_STATIC) {
-        for (int64_t i = 0; i < ROWS; i++)
-            if (m->s->hottest[i] == row) return ROWS - i;
-    }
     for (int b = now + 1; b < BATCHES; b++)
         if (batch_has(m->s, b, row)) return -b;
     return -BATCHES;
@@ -94,16 +82,6 @@ static int model_victim(struct model *m, int from, int now) {
     int best = -1;
     for (int k = 0; k < m->slots; k++)
         if (m->row[k] < 0) return k;
-    for (; m->policy == POLICY_CLOCK; m->hand = (m->hand + 1) % m->slots) {
-        if (under_way(m, m->row[m->hand], from, now)) continue;
-        if (m->touched[m->hand]) {
-            m->touched[m->hand] = false;
-            continue;
-        }
-        best = m->hand;
-        m->hand = (m->hand + 1) % m->slots;
-        return best;
-    }
     for (int k = 0; k < m->slots; k++) {
         if (under_way(m, m->row[k], from, now)) continue;
         const int64_t a = keep(m, m->row[k], now), b = best < 0 ? 0 : keep(m, m->row[best], now);
@@ -128,7 +106,6 @@ static int64_t model_admit(struct model *m, int from, int now, bool dirty,
         m->last[row] = now;
         m->count[row]++;
         if (slot < 0) continue;
-        m->touched[slot] = true;
         m->dirty[slot] |= dirty;
     }
     for (int64_t i = s->first[now]; i < s->first[now + 1]; i++) {
@@ -139,7 +116,6 @@ static int64_t model_admit(struct model *m, int from, int now, bool dirty,
             (struct cache_move){row, m->row[slot], slot, m->row[slot] >= 0 && m->dirty[slot]};
         m->row[slot] = row;
         m->dirty[slot] = dirty;
-        m->touched[slot] = true;
     }
     return misses;
 }
@@ -200,7 +176,6 @@ static bool both(const struct stream *s, enum policy policy, int slots, int wind
     const struct cache_setup setup = {.rows = ROWS,
                                       .slots = slots,
                                       .policy = policy,
-                                      .hottest = s->hottest,
                                       .first = s->first,
                                       .batch_rows = s->rows,
                                       .num_batches = BATCHES};
@@ -257,9 +232,6 @@ static void as_the_model(void **state) {
     int ran = 0;
     for (uint64_t seed = 1; seed <= 8; seed++) {
         stream_make(&s, seed);
-        int64_t *order = cache_hottest(s.rows, s.first[BATCHES], ROWS);
-        assert_memory_equal(order, s.hottest, sizeof s.hottest);
-        free(order);
         for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++)
             for (int window = 1; window <= 4; window++) ran += both(&s, policy, sizes[k], window);
     }
@@ -267,8 +239,7 @@ static void as_the_model(void **state) {
 }
 
 TESTS(tier_cache) {
-    static const enum policy all[] = {POLICY_LRU, POLICY_LFU, POLICY_CLOCK, POLICY_STATIC,
-                                      POLICY_BELADY};
+    static const enum policy all[] = {POLICY_LRU, POLICY_LFU, POLICY_BELADY};
     for (size_t p = 0; p < POLICIES; p++) add_test(policy_names[p], as_the_model, NULL, &all[p]);
     return run_listed("caches of rows");
 }

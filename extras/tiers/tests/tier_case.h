@@ -122,7 +122,6 @@ static inline struct tier_options options_of(const struct test *x, enum backend 
                                  .budget = budget,
                                  .policy = policy,
                                  .belady_runs = STEPS,
-                                 .static_batches = RING,
                                  .depth = 16};
 }
 
