@@ -5,28 +5,25 @@
 #|                over ALPHA="0.6 0.8 1.05 1.2", reuse histograms and traces; speed beside tables in memory, with rows
 #|                fetched ahead. BATCHES=128, the first half warms up; needs 1 GB of disk; OUT/tiers/tiers.md
 
-rocksdb       := $(wildcard /usr/include/rocksdb/c.h)
-tiers_objects := $(patsubst %.c,$(B)/%.o,$(filter-out extras/tiers/rocksdb_%.c,$(sort $(wildcard extras/tiers/*.c))) \
-                                         extras/tiers/rocksdb_$(if $(rocksdb),store,none).c)
-tiers_libs    := -luring $(if $(rocksdb),-lrocksdb)
+tiers_objects := $(patsubst %.c,$(B)/%.o,$(sort $(wildcard extras/tiers/*.c)))
+tiers_libs    := $(if $(wildcard /usr/include/rocksdb/c.h),-lrocksdb)
 tiers_study   := $(B)/extras/tiers/study/tiers
 
-$(tiers_study): $(patsubst %.c,$(B)/%.o,$(sort $(wildcard extras/tiers/study/*.c))) $(tiers_objects) $(objects)
+$(tiers_study): %: %.o $(tiers_objects) $(objects)
 	$(call quiet,LD)$(CXX) $(CXXFLAGS) $^ $(LDLIBS) $(tiers_libs) $(whole)
 
 .PHONY: bench-tiers
-packages_tiers := $(packages_bench) liburing-dev librocksdb-dev
+packages_tiers := $(packages_bench) librocksdb-dev
 bench-tiers:
 	$(call require,tiers)
 	@$(MAKE) --no-print-directory $(tiers_study)
 	@$(PYTHON) extras/tiers/study/tiers.py $(call quoted,$(OUT)/tiers/tiers.jsonl) $(call quoted,$(OUT)/tiers) \
 	     --tiers=$(tiers_study) --traces='$(TRACES)' $(call given,BUDGET ALPHA BATCHES)
 
-packages_test-tiers := $(packages_test) liburing-dev
-packages_ci   += liburing-dev librocksdb-dev
-libraries_ci  += liburing.h:uring
+packages_test-tiers := $(packages_test)
+packages_ci   += librocksdb-dev
 needs_tiers   := $(tiers_study)
-wrapped_tiers := openat mkdir pwrite pread io_uring_queue_init io_uring_submit_and_wait
+wrapped_tiers := openat mkdir pwrite pread
 $(eval $(call suite_rule,tiers))
 $(B)/extras/tiers/tests/tests: $(tiers_objects) $(B)/extras/library/tests/state_case.o $(library_a)
 $(B)/extras/tiers/tests/tests: LDLIBS += $(tiers_libs)

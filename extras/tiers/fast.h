@@ -1,49 +1,58 @@
 /* SPDX-License-Identifier: MIT
  *
- * Fast memory: tables of slots, the place that runs kernels on them, and what finds the slot of a row. Policies (cache.h)
- * and slow memory (store.h) are the same for each kind of it.
- *
- *   host     slots in host memory; the cache's own array finds them
- *   device   slots in device memory, and a copy of that array. Kernels look up ids, and write the numbers of slots where
- *            the batch has its ids. Rows travel as records through pinned memory, on a stream of their own
+ * Fast memory: tables of slots in host or device memory, the place that runs kernels on them, and copies of rows between
+ * slots and records. A record is a row with its weights and all of its states, so that they move together. Records travel
+ * to and from a device through pinned memory, on a stream of their own.
  *
  * Functions return 0, or -1 and fill err.
  */
 #pragma once
 
 #include "harness/measure/place.h"
-#include "extras/tiers/cache.h"
 
-struct fast;
-struct resident;
+struct record {
+    struct table_shape shape;
+    int64_t bytes; /* a multiple of the block of the store */
+};
 
-struct fast_ops {
-    void (*close)(struct fast *f);
-    /* The place that runs on the slots. inner: with batches and shapes of slots, without tables. */
-    struct place *(*open_place)(struct resident *r, const struct place_setup *inner,
-                                struct error *err);
-    /* Looks up the ids that a batch has of one table: cache_look(), with a found that begins empty. */
-    int (*look)(struct resident *r, int32_t table, int batch, struct cache_found *found,
-                struct error *err);
-    /* Copies [count] slots of a table to the records of f->leaving, and f->coming to them. Both wait. */
-    int (*take)(struct resident *r, int32_t table, const int32_t *slot, int64_t count,
-                struct error *err);
-    int (*give)(struct resident *r, int32_t table, const int32_t *slot, int64_t count,
-                struct error *err);
-    /* After look() and the moves that cache_admit() has made of it: lookups of missing rows get their slots. */
-    int (*settle)(struct resident *r, int32_t table, int batch, const struct cache_move *moves,
-                  int64_t count, struct error *err);
-    /* As place_ops.intact. */
-    int (*intact)(struct resident *r, const struct place_scratch *s, struct error *err);
+struct record record_of(const struct table_shape *shape, int64_t block);
+void record_pack(const struct record *r, void *record, const struct table *from, int64_t row);
+void record_unpack(const struct record *r, const void *record, struct table *to, int64_t row);
+
+struct fast_setup {
+    enum backend where;
+    const struct place_setup
+        *slots;                   /* without tables and an index; tables and batches outlive it */
+    const struct record *records; /* [num_tables] outlives it */
+    int64_t most;                 /* records that travel together */
+    int64_t most_bytes;           /* their bytes */
 };
 
 struct fast {
-    const struct fast_ops *ops;
-    char *leaving, *coming; /* records on their way: [staging] bytes each, aligned to a page */
-    int64_t bytes;          /* of memory: slots and what finds them, without the cache */
-    bool has_probe;         /* its place evicts caches, and has ceilings */
+    struct place *place;
+    char *leaving, *coming; /* records on their way, aligned to a page */
+    int64_t bytes;          /* of the slots */
+    const struct record *records;
+    bool on_device;
+    struct row_index *index; /* [ring] of no rows: nobody restores rows in slots */
+    struct table_set tables; /* of slots, in host memory */
+    /* On a device. */
+    void *stream;
+    struct device_buffer staging; /* records */
+    struct device_buffer slots;   /* int32, of these records */
+    struct device_buffer blocks;  /* of device_rows_move() */
+    int32_t *pinned_slots;
 };
 
-/* Both need the tables of slots of r, and its batches. */
-struct fast *fast_host_open(struct resident *r, int64_t staging, struct error *err);
-struct fast *fast_device_open(struct resident *r, int64_t staging, struct error *err);
+struct fast *fast_open(const struct fast_setup *s, struct error *err);
+void fast_close(struct fast *f);
+
+/* Copies [count] slots of a table to the records f->leaving, and the records f->coming to slots. */
+int fast_take(struct fast *f, int32_t table, const int32_t *slot, int64_t count, struct error *err);
+int fast_give(struct fast *f, int32_t table, const int32_t *slot, int64_t count, struct error *err);
+
+/* The ids of a batch are numbers of slots now. */
+int fast_renew(struct fast *f, int batch, const struct batch *in, struct error *err);
+
+/* As place_ops.intact. */
+int fast_intact(struct fast *f, int batch, const struct place_scratch *s, struct error *err);

@@ -1,139 +1,165 @@
 /* SPDX-License-Identifier: MIT
  *
- * Rows in files, one for each table: record r begins at r times its bytes. The files are scratch: see run_files.h.
+ * Rows in files, one for each table: record r begins at r times its bytes. Nothing in them lasts, so a file that is there
+ * already is refused: its run goes on, or it was killed. Threads read and write, many at a time: they wait for the disk,
+ * not for a CPU.
  */
 #define _GNU_SOURCE
+#include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include "extras/tiers/store.h"
 #include "harness/memory.h"
 #include "kernels/shape.h"
-#include "extras/tiers/io.h"
-#include "extras/tiers/run_files.h"
-#include "extras/tiers/store.h"
+
+enum { NAME = 20, DEPTH_MOST = 1024 };
 
 struct file_table {
-    struct record layout;
+    int64_t bytes; /* of a record */
     int fd;
-    char path[RUN_FILE_PATH];
 };
 
 struct file_store {
     struct store store;
-    struct run_files run;
-    struct io *io;
-    int32_t num_tables;
+    char path[PATH_MAX]; /* of the directory */
+    int directory;
+    int depth;
+    int32_t files; /* made so far: rows.0, rows.1, .. */
     struct file_table *tables;
-    struct io_request *requests;
-    int64_t most_requests;
-    struct store_counts counts;
 };
 
-static struct file_store *of(struct store *s) {
-    return (struct file_store *)s;
-}
+/* A read or write of records. */
+struct transfer {
+    const struct file_table *table;
+    const int64_t *rows;
+    int64_t count;
+    char *records;
+    bool writes;
+};
 
-static const struct io_request *requests_of(struct file_store *x, const struct file_table *t,
-                                            const int64_t *rows, int64_t count, char *records) {
-    const int64_t bytes = t->layout.bytes;
-    if (x->most_requests < count) {
-        x->most_requests = count;
-        x->requests = must_have(realloc(x->requests, (size_t)count * sizeof *x->requests));
+/* Moves the records i .. end-1 of consecutive rows. Returns 0, an errno, or -1: nothing moved. */
+static int move(const struct transfer *x, int64_t i, int64_t end, int64_t *at) {
+    const int64_t bytes = x->table->bytes;
+    char *data = x->records + i * bytes;
+    *at = x->rows[i] * bytes;
+    for (size_t left = (size_t)((end - i) * bytes); left > 0;) {
+        const ssize_t n = x->writes ? pwrite(x->table->fd, data, left, *at)
+                                    : pread(x->table->fd, data, left, *at);
+        if (n < 0 && errno == EINTR) continue;
+        if (n <= 0) return n ? errno : -1;
+        data += n;
+        *at += n;
+        left -= (size_t)n;
     }
-    for (int64_t i = 0; i < count; i++)
-        x->requests[i] = (struct io_request){rows[i] * bytes, records + i * bytes, (size_t)bytes};
-    return x->requests;
-}
-
-static int fetch(struct store *s, int32_t table, const int64_t *rows, int64_t count, void *records,
-                 struct error *err) {
-    struct file_store *x = of(s);
-    const struct file_table *t = &x->tables[table];
-    if (io_read(x->io, t->fd, t->path, requests_of(x, t, rows, count, records), count, err))
-        return -1;
-    x->counts.fetched += count;
-    x->counts.read += count * t->layout.bytes;
     return 0;
 }
 
-static int put(struct store *s, int32_t table, const int64_t *rows, int64_t count,
+/* Consecutive rows move together. After an error only what has begun is finished. */
+static int move_all(struct file_store *s, const struct transfer *x, struct error *err) {
+    int64_t where = 0;
+    int number = 0;
+#pragma omp parallel for num_threads((int)max64(1, min64(x->count, s->depth))) schedule(dynamic)
+    for (int64_t i = 0; i < x->count; i++) {
+        int64_t end = i + 1, at;
+        int failed;
+        if (i > 0 && x->rows[i] == x->rows[i - 1] + 1) continue;
+        while (end < x->count && x->rows[end] == x->rows[end - 1] + 1) end++;
+#pragma omp atomic read
+        failed = number;
+        if (failed || !(failed = move(x, i, end, &at))) continue;
+#pragma omp critical(file_failed)
+        if (number == 0) {
+            where = at;
+#pragma omp atomic write
+            number = failed;
+        }
+    }
+    if (number == 0) return 0;
+    return fail(err, "%.300s/rows.%d: cannot %s at byte %lld: %s", s->path,
+                (int)(x->table - s->tables), x->writes ? "write" : "read", (long long)where,
+                number > 0  ? strerror(number)
+                : x->writes ? "nothing was written"
+                            : "the file ends there");
+}
+
+static int fetch(struct store *store, int32_t table, const int64_t *rows, int64_t count,
+                 void *records, struct error *err) {
+    struct file_store *s = (struct file_store *)store;
+    const struct transfer x = {&s->tables[table], rows, count, records, false};
+    return move_all(s, &x, err);
+}
+
+static int put(struct store *store, int32_t table, const int64_t *rows, int64_t count,
                const void *records, struct error *err) {
-    struct file_store *x = of(s);
-    const struct file_table *t = &x->tables[table];
-    if (io_write(x->io, t->fd, t->path, requests_of(x, t, rows, count, (char *)records), count,
-                 err))
-        return -1;
-    x->counts.stored += count;
-    x->counts.written += count * t->layout.bytes;
-    return 0;
+    struct file_store *s = (struct file_store *)store;
+    const struct transfer x = {&s->tables[table], rows, count, (char *)records, true};
+    return move_all(s, &x, err);
 }
 
-static struct store_counts counts(const struct store *s) {
-    return ((const struct file_store *)s)->counts;
+static void close_store(struct store *store) {
+    struct file_store *s = (struct file_store *)store;
+    char name[NAME];
+    while (s->files > 0) {
+        snprintf(name, sizeof name, "rows.%d", (int)--s->files);
+        close(s->tables[s->files].fd);
+        unlinkat(s->directory, name, 0);
+    }
+    if (s->directory >= 0) close(s->directory);
+    free(s->tables);
+    free(s);
 }
 
-static int64_t memory(const struct store *s) {
-    (void)s;
-    return 0;
+static int open_directory(struct file_store *s, const char *directory, struct error *err) {
+    if ((size_t)snprintf(s->path, sizeof s->path, "%s", directory) >= sizeof s->path)
+        return fail(err, "%.60s...: too long", directory);
+    if (mkdir(s->path, 0700) && errno != EEXIST)
+        return fail(err, "%.300s: cannot create: %s", s->path, strerror(errno));
+    s->directory = open(s->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    return s->directory < 0 ? fail(err, "%.300s: cannot open: %s", s->path, strerror(errno)) : 0;
 }
 
-static void close_store(struct store *s) {
-    struct file_store *x = of(s);
-    for (int32_t t = 0; t < x->num_tables; t++)
-        if (x->tables[t].fd >= 0) close(x->tables[t].fd);
-    run_files_close(&x->run);
-    io_close(x->io);
-    free(x->tables);
-    free(x->requests);
-    free(x);
-}
-
-/* A file with the initial values of a table. */
-static int create(struct file_store *x, int32_t number, uint64_t seed, bool direct,
+static int create(struct file_store *s, const struct store_table *table, bool direct,
                   struct error *err) {
-    enum { CHUNK = 4 << 20, PAGE = 4096 };
-    struct file_table *t = &x->tables[number];
-    const int64_t rows = t->layout.shape.rows, bytes = t->layout.bytes;
-    const int64_t most = max64(1, min64(rows, CHUNK / bytes));
-    t->fd = run_files_create(&x->run, t->path, err);
-    if (t->fd < 0) return -1;
-    if (direct) fcntl(t->fd, F_SETFL, O_DIRECT); /* no file system has to */
-    char *records =
-        must_have(aligned_alloc(PAGE, (size_t)((most * bytes + PAGE - 1) / PAGE * PAGE)));
-    int status = 0;
-    for (int64_t row = 0; status == 0 && row < rows; row += most) {
-        const int64_t count = min64(most, rows - row);
-        const struct io_request all = {row * bytes, records, (size_t)(count * bytes)};
-        status = record_initial(&t->layout, number, seed, row, count, records, err);
-        if (status == 0) status = io_write(x->io, t->fd, t->path, &all, 1, err);
-    }
-    free(records);
-    return status;
+    char name[NAME];
+    snprintf(name, sizeof name, "rows.%d", (int)s->files);
+    const int fd = openat(s->directory, name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    if (fd < 0 && errno == EEXIST)
+        return fail(err,
+                    "%.300s/%s: is there already: rows of a run that goes on, or was killed. They "
+                    "are scratch: remove them",
+                    s->path, name);
+    if (fd < 0) return fail(err, "%.300s/%s: cannot create: %s", s->path, name, strerror(errno));
+    if (direct) fcntl(fd, F_SETFL, O_DIRECT); /* no file system has to */
+    s->tables[s->files++] = (struct file_table){table->bytes, fd};
+    return 0;
 }
 
-struct store *file_store(const struct store_setup *setup, struct error *err) {
-    static const struct store_ops ops = {.block = RECORD_BLOCK,
-                                         .close = close_store,
-                                         .fetch = fetch,
-                                         .put = put,
-                                         .counts = counts,
-                                         .memory = memory};
-    struct file_store *x = must_have(calloc(1, sizeof *x));
-    x->num_tables = setup->num_tables;
-    x->tables = must_have(calloc((size_t)setup->num_tables, sizeof *x->tables));
-    for (int32_t t = 0; t < x->num_tables; t++) {
-        x->tables[t].layout = record_of(&setup->shapes[t], RECORD_BLOCK);
-        x->tables[t].fd = -1;
-    }
-    int status = run_files_open(&x->run, setup->directory, err);
-    if (status == 0) status = (x->io = io_open_any(setup->depth, err)) ? 0 : -1;
-    for (int32_t t = 0; status == 0 && t < x->num_tables; t++)
-        status = create(x, t, setup->seed, setup->direct, err);
-    if (status) {
-        close_store(&x->store);
-        return NULL;
-    }
-    x->store = (struct store){&ops, io_engine_names[io_engine(x->io)]};
-    return &x->store;
+static struct store *open_store(const struct store_setup *setup, struct error *err) {
+    if (setup->depth < 1 || setup->depth > DEPTH_MOST)
+        return fail(err, "%d reads in flight: say 1 to %d", setup->depth, DEPTH_MOST), NULL;
+    struct file_store *s = must_have(calloc(1, sizeof *s));
+    s->store.kind = &file_store;
+    s->directory = -1;
+    s->depth = setup->depth;
+    s->tables = must_have(calloc((size_t)setup->num_tables, sizeof *s->tables));
+    int status = open_directory(s, setup->directory, err);
+    for (int32_t t = 0; status == 0 && t < setup->num_tables; t++)
+        status = create(s, &setup->tables[t], setup->direct, err);
+    if (status == 0) return &s->store;
+    close_store(&s->store);
+    return NULL;
 }
+
+/* The block is what direct I/O wants. */
+const struct store_kind file_store = {.name = "files",
+                                      .block = 512,
+                                      .open = open_store,
+                                      .close = close_store,
+                                      .fetch = fetch,
+                                      .put = put};

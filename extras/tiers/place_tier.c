@@ -2,44 +2,132 @@
 #include "extras/tiers/place_tier.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "harness/memory.h"
-#include "kernels/shape.h"
-#include "extras/tiers/ahead.h"
+
+struct announced {
+    int batch;
+    bool changes;
+};
 
 struct tier {
     struct place place;
     struct resident *resident;
-    struct ahead *ahead;
-    struct row_index
-        *index; /* [ring], of the ids of slots at opening: the inner place wants some */
     struct place *inner;
+    pthread_t thread; /* admits what is announced */
+    bool has_thread;
+    /* Under the lock of resident. Batches with the numbers released .. end-1 are announced. */
+    struct announced queue[ANNOUNCED_MOST];
+    int64_t end;
+    bool failed; /* to admit number `admitted` */
+    struct error why;
 };
 
 static struct tier *tier_of(struct place *p) {
     return (struct tier *)p;
 }
 
+/* --- the queue */
+
+static struct announced *nth(struct tier *x, int64_t number) {
+    return &x->queue[number % ANNOUNCED_MOST];
+}
+
+static void *admit_all(void *ctx) {
+    struct tier *x = ctx;
+    struct resident *r = x->resident;
+    pthread_mutex_lock(&r->lock);
+    while (!r->stop) {
+        if (x->failed || r->admitted == x->end) {
+            pthread_cond_wait(&r->changed, &r->lock);
+            continue;
+        }
+        const struct announced next = *nth(x, r->admitted);
+        struct error err;
+        pthread_mutex_unlock(&r->lock);
+        const bool failed = resident_admit(r, next.batch, next.changes, &err);
+        pthread_mutex_lock(&r->lock);
+        if (failed)
+            x->why = err;
+        else
+            r->admitted++;
+        x->failed = failed;
+        pthread_cond_broadcast(&r->changed);
+    }
+    pthread_mutex_unlock(&r->lock);
+    return NULL;
+}
+
+static int announce(struct tier *x, int batch, bool changes, struct error *err) {
+    struct resident *r = x->resident;
+    if (x->end - r->released == ANNOUNCED_MOST)
+        return fail(err, "%d batches are announced; run one first", ANNOUNCED_MOST);
+    for (int64_t n = r->released; n < x->end; n++)
+        if (nth(x, n)->batch == batch)
+            return fail(err, "batch %d is announced, and has not run", batch);
+    *nth(x, x->end++) = (struct announced){batch, changes};
+    pthread_cond_broadcast(&r->changed);
+    return 0;
+}
+
+/* Waits until the rows of the next batch are in slots. */
+static int take_next(struct tier *x, int batch, struct error *err) {
+    struct resident *r = x->resident;
+    const int next = nth(x, r->released)->batch;
+    if (next != batch) return fail(err, "batch %d runs, and batch %d was announced", batch, next);
+    while (r->admitted == r->released && !x->failed) pthread_cond_wait(&r->changed, &r->lock);
+    if (r->admitted > r->released) return 0;
+    *err = x->why;
+    x->failed = false;
+    r->released = x->end = ++r->admitted; /* what is announced is dropped */
+    return -1;
+}
+
+/* A batch that was not announced is announced now. */
+static int take(struct tier *x, const struct place_job *job, struct error *err) {
+    struct resident *r = x->resident;
+    const double begin = clock_seconds();
+    int status = 0;
+    pthread_mutex_lock(&r->lock);
+    if (x->end == r->released)
+        status = announce(x, job->batch, job->kernel->operation == OP_STEP, err);
+    if (status == 0) status = take_next(x, job->batch, err);
+    r->counts.wait += clock_seconds() - begin;
+    pthread_mutex_unlock(&r->lock);
+    return status;
+}
+
+static int none_announced(struct tier *x, struct error *err) {
+    struct resident *r = x->resident;
+    pthread_mutex_lock(&r->lock);
+    const bool none = x->end == r->released;
+    pthread_mutex_unlock(&r->lock);
+    return none ? 0 : fail(err, "batches are announced; run them first");
+}
+
+/* --- the place */
+
 static void tier_close(struct place *p) {
     struct tier *x = tier_of(p);
-    ahead_close(x->ahead); /* its thread uses the inner place */
-    if (x->inner) x->inner->ops->close(x->inner);
-    for (int b = 0; x->index && b < x->resident->setup.ring; b++) row_index_free(&x->index[b]);
-    free(x->index);
-    resident_close(x->resident);
+    struct resident *r = x->resident;
+    pthread_mutex_lock(&r->lock);
+    r->stop = true;
+    pthread_cond_broadcast(&r->changed);
+    pthread_mutex_unlock(&r->lock);
+    if (x->has_thread) pthread_join(x->thread, NULL);
+    resident_close(r);
     free(x);
 }
 
 static int scratch_bytes(struct place *p, const struct kernel *k, size_t *bytes,
                          struct error *err) {
-    struct tier *x = tier_of(p);
+    struct place *inner = tier_of(p)->inner;
     if (k->traits & DENSE_STEP)
         return fail(err,
                     "%s changes rows that no lookup touches; with a part of the rows in slots they "
                     "are not in memory",
                     k->name);
-    return x->inner->ops->scratch_bytes(x->inner, k, bytes, err);
+    return inner->ops->scratch_bytes(inner, k, bytes, err);
 }
 
 static int scratch_open(struct place *p, struct place_scratch *s, size_t bytes, const char *what,
@@ -64,118 +152,32 @@ static int scratch_get(struct place *p, const struct place_scratch *s, void *to,
     return inner->ops->scratch_get(inner, s, to, err);
 }
 
-static bool changes_rows(const struct place_job *job) {
-    return job->kernel->operation == OP_STEP;
-}
-
-static int take(struct tier *x, const struct place_job *job, struct error *err) {
-    return ahead_take(x->ahead, job->batch, changes_rows(job), err);
-}
-
 static int run(struct place *p, const struct place_job *job, struct error *err) {
     struct tier *x = tier_of(p);
+    struct resident *r = x->resident;
     if (take(x, job, err)) return -1;
     const int status = x->inner->ops->run(x->inner, job, err);
-    ahead_done(x->ahead);
-    return status;
-}
-
-/* Slots, not rows, are what a plan sorts: so it runs with its step. */
-static int no_plan(struct place *p, const struct place_job *job, struct error *err) {
-    (void)p;
-    return fail(err, "%s: with rows in slots it plans within a run", job->kernel->name);
-}
-
-static int parts(struct place *p, const struct place_job *job, struct step_parts *out,
-                 struct error *err) {
-    struct tier *x = tier_of(p);
-    if (take(x, job, err)) return -1;
-    const int status = x->inner->ops->parts(x->inner, job, out, err);
-    ahead_done(x->ahead);
-    return status;
-}
-
-static int need_probe(const struct tier *x, struct error *err) {
-    return x->resident->fast->has_probe
-               ? 0
-               : fail(err, "with slots in device memory there are no cold caches and no ceilings");
-}
-
-static int flush(struct place *p, struct error *err) {
-    struct tier *x = tier_of(p);
-    return need_probe(x, err) ? -1 : x->inner->ops->flush(x->inner, err);
-}
-
-static int time_step(struct place *p, const struct place_job *job, bool cold,
-                     struct step_times *out, struct error *err) {
-    struct tier *x = tier_of(p);
-    if (cold && flush(p, err)) return -1;
-    const double begin = clock_seconds();
-    if (take(x, job, err)) return -1;
-    const double before = clock_seconds() - begin;
-    const int status = x->inner->ops->time(x->inner, job, false, out, err);
-    out->seconds += before;
-    ahead_done(x->ahead);
-    return status;
-}
-
-static int ceilings(struct place *p, struct ceiling *out, struct error *err) {
-    struct tier *x = tier_of(p);
-    return need_probe(x, err) ? -1 : x->inner->ops->ceilings(x->inner, out, err);
-}
-
-/* Initial values of rows that follow one another. */
-static int restore_rows(struct resident *r, int32_t t, int64_t begin, int64_t end,
-                        struct error *err) {
-    struct table_shape shape = r->setup.shapes[t];
-    struct table_set rows;
-    shape.part.table += t;
-    shape.part.row = part_row(&shape.part, begin);
-    shape.rows = end - begin;
-    if (tables_create(&rows, &shape, 1, r->setup.seed, err)) return -1;
-    const int status = resident_put(r, t, begin, end, &rows.tables[0], err);
-    tables_free(&rows);
-    return status;
-}
-
-/* Rows of a batch, those that follow one another together. */
-static int restore_batch(struct resident *r, int32_t t, int batch, struct error *err) {
-    int64_t *rows = must_have(calloc((size_t)r->setup.index[batch].rows + 1, sizeof *rows));
-    const int64_t count = resident_rows_of(r, t, batch, rows);
-    int status = 0;
-    for (int64_t i = 0, end; i < count && status == 0; i = end) {
-        for (end = i + 1; end < count && rows[end] == rows[end - 1] + 1; end++) continue;
-        status = restore_rows(r, t, rows[i], rows[end - 1] + 1, err);
-    }
-    free(rows);
+    pthread_mutex_lock(&r->lock);
+    r->released++;
+    pthread_cond_broadcast(&r->changed);
+    pthread_mutex_unlock(&r->lock);
     return status;
 }
 
 static int restore(struct place *p, int batch, struct error *err) {
-    enum { AT_ONCE = 4096 };
-    struct tier *x = tier_of(p);
-    struct resident *r = x->resident;
-    if (ahead_none(x->ahead, err)) return -1;
-    for (int32_t t = 0; t < r->setup.num_tables; t++) {
-        const int64_t all = r->setup.shapes[t].rows;
-        for (int64_t row = 0; batch < 0 && row < all; row += AT_ONCE)
-            if (restore_rows(r, t, row, min64(all, row + AT_ONCE), err)) return -1;
-        if (batch >= 0 && restore_batch(r, t, batch, err)) return -1;
-    }
-    return 0;
+    struct resident *r = tier_of(p)->resident;
+    if (none_announced(tier_of(p), err)) return -1;
+    return resident_restore(r, batch < 0 ? NULL : &r->setup.index[batch], err);
 }
 
 static int get_rows(struct place *p, int32_t t, int64_t begin, int64_t end, struct table *rows,
                     struct error *err) {
-    struct tier *x = tier_of(p);
-    if (ahead_none(x->ahead, err)) return -1;
-    return resident_get(x->resident, t, begin, end, rows, err);
+    if (none_announced(tier_of(p), err)) return -1;
+    return resident_get(tier_of(p)->resident, t, begin, end, rows, err);
 }
 
 static int intact(struct place *p, int batch, const struct place_scratch *s, struct error *err) {
-    struct resident *r = tier_of(p)->resident;
-    (void)batch;
-    return r->fast->ops->intact(r, s, err);
+    return fast_intact(tier_of(p)->resident->fast, batch, s, err);
 }
 
 static const struct place_ops tier_ops = {.close = tier_close,
@@ -184,18 +186,11 @@ static const struct place_ops tier_ops = {.close = tier_close,
                                           .scratch_close = scratch_close,
                                           .scratch_fill = scratch_fill,
                                           .scratch_get = scratch_get,
-                                          .plan = no_plan,
-                                          .flush = flush,
                                           .run = run,
-                                          .parts = parts,
-                                          .time = time_step,
-                                          .ceilings = ceilings,
                                           .restore = restore,
                                           .tables = place_tables_elsewhere,
                                           .get_rows = get_rows,
                                           .intact = intact};
-
-/* --- opening */
 
 static const char *refuses(const struct place_setup *s) {
     if (s->tables) return "tables with a given content";
@@ -204,18 +199,6 @@ static const char *refuses(const struct place_setup *s) {
         if (s->shapes[t].rows >= INT32_MAX) return "tables of 2^31 - 1 rows or more";
     }
     return NULL;
-}
-
-static int open_inner(struct tier *x, struct error *err) {
-    struct resident *r = x->resident;
-    struct place_setup inner = r->setup;
-    x->index = must_have(calloc((size_t)inner.ring, sizeof *x->index));
-    for (int b = 0; b < inner.ring; b++) x->index[b] = row_index_build(&r->batches[b]);
-    inner.shapes = r->shapes;
-    inner.batches = r->batches;
-    inner.index = x->index;
-    x->inner = r->fast->ops->open_place(r, &inner, err);
-    return x->inner ? 0 : -1;
 }
 
 struct place *place_tier_open(const struct tier_options *o, const struct place_setup *setup,
@@ -229,38 +212,25 @@ struct place *place_tier_open(const struct tier_options *o, const struct place_s
     struct tier *x = must_have(calloc(1, sizeof *x));
     x->place.ops = &tier_ops;
     x->resident = r;
-    x->ahead = ahead_open(r);
-    if (open_inner(x, err) == 0) return &x->place;
+    x->inner = r->fast->place;
+    x->has_thread = pthread_create(&x->thread, NULL, admit_all, x) == 0;
+    if (x->has_thread) return &x->place;
     tier_close(&x->place);
-    return NULL;
+    return fail(err, "no thread to fetch rows"), NULL;
 }
 
-/* --- of this place alone */
-
-int tier_announce(struct place *p, int batch, bool changes, struct error *err) {
-    return ahead_announce(tier_of(p)->ahead, batch, changes, err);
+int tier_announce(struct place *p, int batch, struct error *err) {
+    struct tier *x = tier_of(p);
+    pthread_mutex_lock(&x->resident->lock);
+    const int status = announce(x, batch, true, err);
+    pthread_mutex_unlock(&x->resident->lock);
+    return status;
 }
 
 int tier_commit(struct place *p, struct error *err) {
-    struct tier *x = tier_of(p);
-    return ahead_none(x->ahead, err) ? -1 : resident_commit(x->resident, err);
+    return none_announced(tier_of(p), err) ? -1 : resident_commit(tier_of(p)->resident, err);
 }
 
-struct tier_counts tier_counts(const struct place *p) {
-    const struct resident *r = ((const struct tier *)p)->resident;
-    struct tier_counts c = r->counts;
-    c.store = r->store->ops->counts(r->store);
-    return c;
-}
-
-const char *tier_engine(const struct place *p) {
-    return ((const struct tier *)p)->resident->store->engine;
-}
-
-int64_t tier_bytes(const struct place *p) {
-    return resident_bytes(((const struct tier *)p)->resident);
-}
-
-int64_t tier_record_bytes(const struct place *p, int32_t table) {
-    return ((const struct tier *)p)->resident->slots[table].layout.bytes;
+struct resident *tier_resident(struct place *p) {
+    return tier_of(p)->resident;
 }

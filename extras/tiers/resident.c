@@ -7,7 +7,7 @@
 #include "harness/memory.h"
 #include "kernels/shape.h"
 
-enum { STAGING = 4 << 20, AT_ONCE = 8192 /* records */ };
+enum { STAGING = 4 << 20 /* bytes */, AT_ONCE = 8192 /* records */ };
 
 static void lap(double *seconds, double *at) {
     const double now = clock_seconds();
@@ -15,13 +15,64 @@ static void lap(double *seconds, double *at) {
     *at = now;
 }
 
-/* --- batches */
+static int usable(const struct resident *r, struct error *err) {
+    return r->broken ? fail(err, "rows are missing after an error; open the tables again") : 0;
+}
+
+/* --- admission of a batch, table by table */
+
+static int32_t *ids_of(const struct resident *r, int batch) {
+    return (int32_t *)r->batches[batch].ids;
+}
+
+/* Lookups of a table get the slots that its rows have. */
+static void look(struct resident *r, int32_t t, int batch) {
+    const struct batch *in = &r->setup.batches[batch];
+    for (int32_t f = 0; f < in->num_features; f++)
+        if (in->features[f].table == t)
+            cache_look(r->slots[t].cache, in, in->offsets[f * in->bags],
+                       in->offsets[(f + 1) * in->bags], in->features[f].padding_id,
+                       r->slots[t].count, ids_of(r, batch), &r->found);
+}
+
+/* Lookups of rows that have come get their slots. */
+static void settle(struct resident *r, int32_t t, int batch) {
+    const struct batch *in = &r->setup.batches[batch];
+    int32_t *slot = ids_of(r, batch);
+    for (int32_t f = 0; f < in->num_features; f++) {
+        if (in->features[f].table != t) continue;
+        for (int64_t i = in->offsets[f * in->bags]; i < in->offsets[(f + 1) * in->bags]; i++)
+            if (slot[i] < 0) slot[i] = cache_slot(r->slots[t].cache, batch_id(in, i));
+    }
+}
+
+/* Slots for the rows that were found. Waits while batches under way hold them. */
+static int get_slots(struct resident *r, int32_t t, double *at, struct error *err) {
+    struct cache *cache = r->slots[t].cache;
+    int64_t oldest, lacks;
+    pthread_mutex_lock(&r->lock);
+    while ((lacks = cache_lacks(cache, &r->found, oldest = r->released)) > 0 &&
+           oldest < r->admitted && !r->stop) {
+        lap(&r->counts.index, at);
+        pthread_cond_wait(&r->changed, &r->lock);
+        *at = clock_seconds();
+    }
+    pthread_mutex_unlock(&r->lock);
+    if (lacks > 0)
+        return fail(
+            err,
+            "table %d, with the rows of the budget: a batch touches %lld rows, and there are "
+            "%d slots; it needs %lld more",
+            t, (long long)(r->found.num_here + r->found.num_missing), r->slots[t].count,
+            (long long)lacks);
+    cache_admit(cache, &r->found, oldest, r->moves);
+    return 0;
+}
 
 /* Rows come to slots: [count] moves. Victims that have changed are packed before their slots are overwritten, and stored
  * after the reads. */
 static int exchange(struct resident *r, int32_t t, const struct cache_move *moves, int64_t count,
                     double *at, struct error *err) {
-    struct fast *fast = r->fast;
     struct store *store = r->store;
     int64_t victims = 0;
     for (int64_t i = 0; i < count; i++) {
@@ -29,264 +80,158 @@ static int exchange(struct resident *r, int32_t t, const struct cache_move *move
         r->slot[victims] = moves[i].slot;
         r->rows[victims++] = moves[i].victim;
     }
-    if (victims && fast->ops->take(r, t, r->slot, victims, err)) return -1;
+    if (victims && fast_take(r->fast, t, r->slot, victims, err)) return -1;
     lap(&r->counts.write_back, at);
     int64_t *coming = r->rows + victims;
     for (int64_t i = 0; i < count; i++) {
         coming[i] = moves[i].row;
         r->slot[i] = moves[i].slot;
     }
-    if (store->ops->fetch(store, t, coming, count, fast->coming, err) ||
-        fast->ops->give(r, t, r->slot, count, err))
+    if (store->kind->fetch(store, t, coming, count, r->fast->coming, err) ||
+        fast_give(r->fast, t, r->slot, count, err))
         return -1;
     lap(&r->counts.fetch, at);
-    if (victims && store->ops->put(store, t, r->rows, victims, fast->leaving, err)) return -1;
+    if (victims && store->kind->put(store, t, r->rows, victims, r->fast->leaving, err)) return -1;
     r->counts.written_back += victims;
     lap(&r->counts.write_back, at);
     return 0;
 }
 
-int64_t resident_rows_of(const struct resident *r, int32_t t, int batch, int64_t *rows) {
-    const struct row_index *index = &r->setup.index[batch];
-    const int64_t first = row_index_find(index, t, 0), end = row_index_find(index, t + 1, 0);
-    for (int64_t i = first; i < end; i++) rows[i - first] = index->run[i].row;
-    return end - first;
-}
-
-/* Slots for the rows that were found. If those of batches under way are in the way, waits for their end. */
-static int get_slots(struct resident *r, int32_t t, double *at, struct error *err) {
-    struct error why;
-    struct cache *cache = r->slots[t].cache;
-    pthread_mutex_lock(&r->lock);
-    int status;
-    while ((status = cache_admit(cache, &r->found, r->moves, NULL, &why)) &&
-           r->released < r->admitted && !r->stop) {
-        lap(&r->counts.index, at);
-        pthread_cond_wait(&r->changed, &r->lock);
-        lap(&r->counts.held, at);
-    }
-    if (status) cache_give_up(cache, &r->found);
-    pthread_mutex_unlock(&r->lock);
-    return status ? fail(err, "table %d, with the rows of the budget: %s", t, why.text) : 0;
-}
-
-static int usable(const struct resident *r, struct error *err) {
-    return r->broken ? fail(err, "rows are missing after an error; open the tables again") : 0;
-}
-
-/* Rows come to the slots that they have got. */
-static int move_in(struct resident *r, int32_t t, int batch, double *at, struct error *err) {
-    const int64_t count = r->found.num_missing, at_once = r->slots[t].at_once;
-    for (int64_t i = 0; i < count; i += at_once)
-        if (exchange(r, t, r->moves + i, min64(count - i, at_once), at, err)) return -1;
-    if (r->fast->ops->settle(r, t, batch, r->moves, count, err)) return -1;
-    lap(&r->counts.remap, at);
-    return 0;
-}
-
-static int admit_table(struct resident *r, int32_t t, int batch, bool changes, double *at,
-                       struct error *err) {
+static int admit_table(struct resident *r, int32_t t, int batch, double *at, struct error *err) {
     struct cache_found *found = &r->found;
-    found->changes = changes;
-    r->broken = true; /* until all is well, or nothing has moved */
-    if (r->fast->ops->look(r, t, batch, found, err)) return -1;
-    const int64_t missing_lookups = found->missing_lookups;
-    const int lacks = get_slots(r, t, at, err);
-    if (!lacks) {
-        r->counts.rows += found->num_here + found->num_missing;
-        r->counts.row_misses += found->num_missing;
-        r->counts.lookup_misses += missing_lookups;
-        lap(&r->counts.index, at);
-        if (move_in(r, t, batch, at, err)) return -1;
+    found->num_here = found->num_missing = 0;
+    look(r, t, batch);
+    const int64_t lookup_misses = found->num_missing;
+    if (get_slots(r, t, at, err)) return -1;
+    lap(&r->counts.index, at);
+    r->broken = true;
+    for (int64_t i = 0, n; i < found->num_missing; i += n) {
+        n = min64(found->num_missing - i, r->slots[t].at_once);
+        if (exchange(r, t, r->moves + i, n, at, err)) return -1;
     }
     r->broken = false;
-    return lacks;
+    if (lookup_misses) settle(r, t, batch);
+    lap(&r->counts.index, at);
+    r->counts.rows += found->num_here + found->num_missing;
+    r->counts.row_misses += found->num_missing;
+    r->counts.lookup_misses += lookup_misses;
+    return 0;
 }
 
 int resident_admit(struct resident *r, int batch, bool changes, struct error *err) {
     double at = clock_seconds();
-    if (usable(r, err)) return -1;
-    for (int32_t t = 0; t < r->setup.num_tables; t++)
-        if (admit_table(r, t, batch, changes, &at, err)) return -1;
+    int status = usable(r, err);
+    r->found.batch = r->admitted;
+    r->found.changes = changes;
+    if (r->admitted >= INT32_MAX)
+        status = fail(err, "%d batches were admitted; open the tables again", INT32_MAX);
+    for (int32_t t = 0; status == 0 && t < r->setup.num_tables; t++)
+        status = admit_table(r, t, batch, &at, err);
+    if (status) return -1;
+    r->broken = true;
+    if (fast_renew(r->fast, batch, &r->batches[batch], err)) return -1;
+    r->broken = false;
     r->counts.batches++;
     r->counts.lookups += r->setup.index[batch].lookups;
-    pthread_mutex_lock(&r->lock);
-    r->admitted++;
-    pthread_mutex_unlock(&r->lock);
     return 0;
-}
-
-/* Tables before the one that lacked slots have admitted the batch. */
-void resident_give_up(struct resident *r) {
-    pthread_mutex_lock(&r->lock);
-    for (int32_t t = 0; t < r->setup.num_tables; t++) cache_release_all(r->slots[t].cache);
-    r->released = r->admitted;
-    pthread_mutex_unlock(&r->lock);
-}
-
-void resident_release(struct resident *r) {
-    pthread_mutex_lock(&r->lock);
-    for (int32_t t = 0; t < r->setup.num_tables; t++) cache_release(r->slots[t].cache);
-    r->released++;
-    pthread_cond_broadcast(&r->changed);
-    pthread_mutex_unlock(&r->lock);
 }
 
 /* --- rows from outside, and commits */
 
-/* The slots and the other rows of first .. last-1, at most slots.at_once of them. */
-struct split {
-    int64_t in_slots, in_store;
-};
-
-static struct split split_rows(struct resident *r, int32_t t, int64_t first, int64_t last) {
-    struct split n = {0, 0};
-    for (int64_t row = first; row < last; row++) {
-        const int32_t slot = cache_slot(r->slots[t].cache, row);
-        if (slot >= 0)
-            r->slot[n.in_slots++] = slot;
-        else
-            r->rows[n.in_store++] = row;
-    }
-    return n;
-}
-
-static char *next_record(char **at, int64_t bytes) {
-    *at += bytes;
-    return *at - bytes;
-}
-
-static int put_some(struct resident *r, int32_t t, int64_t first, int64_t last,
-                    const struct table *rows, int64_t begin, struct error *err) {
-    const struct slots *own = &r->slots[t];
-    const struct split n = split_rows(r, t, first, last);
-    char *to_slots = r->fast->coming, *to_store = r->fast->leaving;
-    for (int64_t row = first; row < last; row++) {
-        const bool here = cache_slot(own->cache, row) >= 0;
-        record_pack(&own->layout, next_record(here ? &to_slots : &to_store, own->layout.bytes),
-                    rows, row - begin);
-    }
-    for (int64_t i = 0; i < n.in_slots; i++) cache_change(own->cache, r->slot[i]);
-    if (n.in_slots && r->fast->ops->give(r, t, r->slot, n.in_slots, err)) return -1;
-    return n.in_store ? r->store->ops->put(r->store, t, r->rows, n.in_store, r->fast->leaving, err)
-                      : 0;
-}
-
-int resident_put(struct resident *r, int32_t t, int64_t begin, int64_t end,
-                 const struct table *rows, struct error *err) {
-    const int64_t at_once = r->slots[t].at_once;
+/* All rows are in the store, with their latest content. */
+static int write_back(struct resident *r, struct error *err) {
     if (usable(r, err)) return -1;
-    r->broken = true; /* rows count as changed before they are */
-    for (int64_t row = begin; row < end; row += at_once)
-        if (put_some(r, t, row, min64(end, row + at_once), rows, begin, err)) return -1;
-    r->broken = false;
-    return 0;
-}
-
-static int get_some(struct resident *r, int32_t t, int64_t first, int64_t last, struct table *rows,
-                    int64_t begin, struct error *err) {
-    const struct slots *own = &r->slots[t];
-    const struct split n = split_rows(r, t, first, last);
-    char *of_slots = r->fast->leaving, *of_store = r->fast->coming;
-    if ((n.in_slots && r->fast->ops->take(r, t, r->slot, n.in_slots, err)) ||
-        (n.in_store && r->store->ops->fetch(r->store, t, r->rows, n.in_store, of_store, err)))
-        return -1;
-    for (int64_t row = first; row < last; row++) {
-        const bool here = cache_slot(own->cache, row) >= 0;
-        record_unpack(&own->layout, next_record(here ? &of_slots : &of_store, own->layout.bytes),
-                      rows, row - begin);
+    r->broken = true; /* rows count as stored before they are */
+    for (int32_t t = 0; t < r->setup.num_tables; t++) {
+        const int64_t count = cache_changed(r->slots[t].cache, r->rows, r->slot);
+        for (int64_t i = 0, n; i < count; i += n) {
+            n = min64(count - i, r->slots[t].at_once);
+            if (fast_take(r->fast, t, r->slot + i, n, err) ||
+                r->store->kind->put(r->store, t, r->rows + i, n, r->fast->leaving, err))
+                return -1;
+        }
+        r->counts.written_back += count;
     }
+    r->broken = false;
     return 0;
 }
 
 int resident_get(struct resident *r, int32_t t, int64_t begin, int64_t end, struct table *rows,
                  struct error *err) {
-    const int64_t at_once = r->slots[t].at_once;
-    int status = usable(r, err);
-    for (int64_t row = begin; row < end && status == 0; row += at_once)
-        status = get_some(r, t, row, min64(end, row + at_once), rows, begin, err);
+    const struct record *record = &r->records[t];
+    if (write_back(r, err)) return -1;
+    for (int64_t first = begin, n; first < end; first += n) {
+        n = min64(end - first, r->slots[t].at_once);
+        for (int64_t i = 0; i < n; i++) r->rows[i] = first + i;
+        if (r->store->kind->fetch(r->store, t, r->rows, n, r->fast->coming, err)) return -1;
+        for (int64_t i = 0; i < n; i++)
+            record_unpack(record, r->fast->coming + i * record->bytes, rows, first + i - begin);
+    }
+    return 0;
+}
+
+/* Initial values of consecutive rows, to the store. */
+static int put_initial(struct resident *r, int32_t t, int64_t first, int64_t count,
+                       struct error *err) {
+    const struct record *record = &r->records[t];
+    struct table_shape shape = record->shape;
+    struct table_set rows;
+    shape.part.table += t;
+    shape.part.row = part_row(&shape.part, first);
+    shape.rows = count;
+    if (tables_create(&rows, &shape, 1, r->setup.seed, err)) return -1;
+    for (int64_t i = 0; i < count; i++) {
+        record_pack(record, r->fast->leaving + i * record->bytes, &rows.tables[0], i);
+        r->rows[i] = first + i;
+    }
+    tables_free(&rows);
+    return r->store->kind->put(r->store, t, r->rows, count, r->fast->leaving, err);
+}
+
+int resident_restore(struct resident *r, const struct row_index *rows, struct error *err) {
+    int status = write_back(r, err);
+    r->broken = true;
+    for (int32_t t = 0; status == 0 && t < r->setup.num_tables; t++) {
+        const int64_t all = rows ? 0 : r->setup.shapes[t].rows, at_once = r->slots[t].at_once;
+        cache_empty(r->slots[t].cache);
+        for (int64_t row = 0; status == 0 && row < all; row += at_once)
+            status = put_initial(r, t, row, min64(at_once, all - row), err);
+    }
+    for (int64_t i = 0; rows && status == 0 && i < rows->rows; i++)
+        status = put_initial(r, rows->run[i].table, rows->run[i].row, 1, err);
+    r->broken = status;
     return status;
 }
 
-struct flushing {
-    struct resident *r;
-    int64_t count;
-};
-
-static void take_changed(void *ctx, int64_t row, int32_t slot) {
-    struct flushing *f = ctx;
-    f->r->rows[f->count] = row;
-    f->r->slot[f->count++] = slot;
-}
-
-/* [count] rows r->rows, from slots r->slot. */
-static int store_slots(struct resident *r, int32_t t, int64_t count, struct error *err) {
-    const int64_t at_once = r->slots[t].at_once;
-    for (int64_t first = 0; first < count; first += at_once) {
-        const int64_t n = min64(count - first, at_once);
-        if (r->fast->ops->take(r, t, r->slot + first, n, err) ||
-            r->store->ops->put(r->store, t, r->rows + first, n, r->fast->leaving, err))
-            return -1;
-    }
-    return 0;
-}
-
 int resident_commit(struct resident *r, struct error *err) {
-    if (usable(r, err)) return -1;
-    r->broken = true; /* rows count as stored before they are */
-    for (int32_t t = 0; t < r->setup.num_tables; t++) {
-        struct flushing f = {r, 0};
-        cache_flush(r->slots[t].cache, take_changed, &f);
-        if (store_slots(r, t, f.count, err)) return -1;
-        r->counts.written_back += f.count;
-    }
-    if (r->store->ops->commit && r->store->ops->commit(r->store, err)) return -1;
-    r->broken = false;
-    return 0;
+    if (write_back(r, err)) return -1;
+    return r->store->kind->commit ? r->store->kind->commit(r->store, err) : 0;
 }
 
 int64_t resident_bytes(const struct resident *r) {
-    int64_t bytes = r->fast->bytes + 2 * STAGING + r->store->ops->memory(r->store);
+    int64_t bytes = r->fast->bytes + 2 * STAGING + r->store->memory_bytes;
     for (int32_t t = 0; t < r->setup.num_tables; t++) bytes += cache_bytes(r->slots[t].cache);
     return bytes;
 }
 
 /* --- opening */
 
-/* Belady knows all batches to come. */
-static struct cache *open_cache(struct resident *r, const struct tier_options *o, int32_t t,
-                                int32_t slots, struct error *err) {
-    const int64_t known = o->policy == POLICY_BELADY ? max64(1, o->belady_runs) : 0;
-    int64_t *first = must_have(calloc((size_t)(known + 1), sizeof *first)), *all = NULL;
-    for (int64_t b = 0; b < known; b++) {
-        const int64_t more = resident_rows_of(r, t, (int)(b % r->setup.ring), r->rows);
-        all = must_have(realloc(all, (size_t)(first[b] + more + 1) * sizeof *all));
-        memcpy(all + first[b], r->rows, (size_t)more * sizeof *all);
-        first[b + 1] = first[b] + more;
-    }
-    const struct cache_setup s = {.rows = r->setup.shapes[t].rows,
-                                  .slots = slots,
-                                  .policy = o->policy,
-                                  .first = first,
-                                  .batch_rows = all,
-                                  .num_batches = known};
-    struct cache *c = cache_open(&s, err);
-    free(first);
-    free(all);
-    return c;
-}
-
 static int open_slots(struct resident *r, const struct tier_options *o, struct error *err) {
     const struct place_setup *s = &r->setup;
     int64_t first_row = 0;
     for (int32_t t = 0; t < s->num_tables; t++) {
         struct slots *own = &r->slots[t];
-        const int64_t rows = s->shapes[t].rows;
-        own->count = (int32_t)tier_slots(o->budget, rows);
-        own->layout = record_of(&s->shapes[t], r->store->ops->block);
-        own->at_once = min64(AT_ONCE, max64(1, STAGING / own->layout.bytes));
-        own->cache = open_cache(r, o, t, own->count, err);
+        struct cache_setup setup = {.rows = s->shapes[t].rows,
+                                    .slots = tier_slots(o->budget, s->shapes[t].rows),
+                                    .policy = o->policy,
+                                    .index = s->index,
+                                    .table = t,
+                                    .num_batches = s->ring};
+        own->count = (int32_t)setup.slots;
+        own->cache = cache_open(&setup, err);
         if (!own->cache) return -1;
+        r->records[t] = record_of(&s->shapes[t], o->store->block);
+        own->at_once = min64(AT_ONCE, max64(1, STAGING / r->records[t].bytes));
         r->shapes[t] = s->shapes[t];
         r->shapes[t].rows = own->count + 1;
         r->shapes[t].first_row = first_row;
@@ -305,7 +250,6 @@ static void open_batches(struct resident *r) {
     r->batch_shapes = must_have(calloc(ring * tables, sizeof *r->batch_shapes));
     for (size_t b = 0; b < ring; b++) {
         const struct batch *from = &r->setup.batches[b];
-        struct batch *own = &r->batches[b];
         struct feature *feature = r->features + b * features;
         struct table_shape *shape = r->batch_shapes + b * tables;
         for (size_t f = 0; f < features; f++) {
@@ -319,49 +263,61 @@ static void open_batches(struct resident *r) {
             shape[t].first_row = r->shapes[t].first_row;
             shape[t].part = r->shapes[t].part;
         }
-        *own = *from;
-        own->tables = shape;
-        own->features = feature;
-        own->id_type = ID_INT32;
-        own->ids = must_have(calloc((size_t)own->lookups + 1, sizeof(int32_t)));
+        r->batches[b] = *from;
+        r->batches[b].tables = shape;
+        r->batches[b].features = feature;
+        r->batches[b].id_type = ID_INT32;
+        r->batches[b].ids = must_have(calloc((size_t)from->lookups + 1, sizeof(int32_t)));
     }
 }
 
-/* Room for the rows of any table in a batch, of any table in slots, and for two that travel. */
-static void open_lists(struct resident *r, const struct tier_options *o) {
+/* Room for rows of any table. rows: also of two lists that travel. */
+static void open_lists(struct resident *r) {
     const struct place_setup *s = &r->setup;
-    int64_t most = 1, lookups = 1;
+    int64_t most = AT_ONCE, lookups = 1;
     for (int b = 0; b < s->ring; b++) {
         most = max64(most, s->index[b].rows);
         lookups = max64(lookups, s->batches[b].lookups);
     }
-    for (int32_t t = 0; t < s->num_tables; t++)
-        most = max64(most, max64(tier_slots(o->budget, s->shapes[t].rows), AT_ONCE));
-    r->most = most;
+    for (int32_t t = 0; t < s->num_tables; t++) most = max64(most, r->slots[t].count);
     r->rows = must_have(calloc((size_t)(2 * most), sizeof *r->rows));
     r->slot = must_have(calloc((size_t)most, sizeof *r->slot));
     r->moves = must_have(calloc((size_t)most, sizeof *r->moves));
-    r->found.here = must_have(calloc((size_t)most + 1, sizeof *r->found.here));
     r->found.missing = must_have(calloc((size_t)lookups, sizeof *r->found.missing));
 }
 
-static int open_all(struct resident *r, const struct tier_options *o, struct error *err) {
-    const struct place_setup *setup = &r->setup;
+static int open_store(struct resident *r, const struct tier_options *o, struct error *err) {
+    const size_t count = (size_t)r->setup.num_tables;
+    struct store_table *tables = must_have(calloc(count, sizeof *tables));
     const struct store_setup store = {.directory = o->directory,
-                                      .shapes = setup->shapes,
-                                      .num_tables = setup->num_tables,
-                                      .seed = setup->seed,
+                                      .tables = tables,
+                                      .num_tables = r->setup.num_tables,
                                       .depth = o->depth,
                                       .direct = o->direct};
-    int64_t staging = STAGING;
-    open_lists(r, o);
-    r->store = (o->store ? o->store : file_store)(&store, err);
-    if (!r->store || open_slots(r, o, err)) return -1;
+    for (size_t t = 0; t < count; t++)
+        tables[t] = (struct store_table){r->setup.shapes[t].rows, r->records[t].bytes};
+    r->store = o->store->open(&store, err);
+    free(tables);
+    return r->store ? 0 : -1;
+}
+
+static int open_all(struct resident *r, const struct tier_options *o, struct error *err) {
+    struct place_setup slots = r->setup;
+    struct fast_setup fast = {
+        .where = o->fast, .slots = &slots, .records = r->records, .most_bytes = STAGING};
+    if (open_slots(r, o, err) || open_store(r, o, err)) return -1;
+    open_lists(r);
     open_batches(r);
-    for (int32_t t = 0; t < setup->num_tables; t++)
-        staging = max64(staging, r->slots[t].layout.bytes);
-    r->fast = (o->fast == ON_HOST ? fast_host_open : fast_device_open)(r, staging, err);
-    return r->fast ? 0 : -1;
+    slots.shapes = r->shapes;
+    slots.batches = r->batches;
+    for (int32_t t = 0; t < slots.num_tables; t++) {
+        fast.most = max64(fast.most, r->slots[t].at_once);
+        fast.most_bytes = max64(fast.most_bytes, r->records[t].bytes);
+    }
+    r->fast = fast_open(&fast, err);
+    if (!r->fast) return -1;
+    if (r->store->has_rows) return 0;
+    return resident_restore(r, NULL, err) || resident_commit(r, err) ? -1 : 0;
 }
 
 struct resident *resident_open(const struct tier_options *o, const struct place_setup *setup,
@@ -372,6 +328,7 @@ struct resident *resident_open(const struct tier_options *o, const struct place_
     pthread_mutex_init(&r->lock, NULL);
     pthread_cond_init(&r->changed, NULL);
     r->slots = must_have(calloc(count, sizeof *r->slots));
+    r->records = must_have(calloc(count, sizeof *r->records));
     r->shapes = must_have(calloc(count, sizeof *r->shapes));
     if (open_all(r, o, err) == 0) return r;
     resident_close(r);
@@ -380,18 +337,18 @@ struct resident *resident_open(const struct tier_options *o, const struct place_
 
 void resident_close(struct resident *r) {
     if (!r) return;
+    fast_close(r->fast);
+    if (r->store) r->store->kind->close(r->store);
     for (int b = 0; r->batches && b < r->setup.ring; b++) free((void *)r->batches[b].ids);
     for (int32_t t = 0; t < r->setup.num_tables; t++) cache_close(r->slots[t].cache);
-    if (r->fast) r->fast->ops->close(r->fast);
-    if (r->store) r->store->ops->close(r->store);
     pthread_cond_destroy(&r->changed);
     pthread_mutex_destroy(&r->lock);
     free(r->batches);
     free(r->slots);
+    free(r->records);
     free(r->shapes);
     free(r->features);
     free(r->batch_shapes);
-    free(r->found.here);
     free(r->found.missing);
     free(r->rows);
     free(r->slot);

@@ -1,58 +1,84 @@
 /* SPDX-License-Identifier: MIT
  *
- * Steps over a stream of batches with tables on a disk and a share of their rows in memory, beside the same steps with all
- * rows in memory.
+ * Steps over a stream of batches with a share of the rows of a table in slots, beside the same steps with all rows in
+ * memory.
  *
  *   tiers SPEC TRACE BATCHES DIRECTORY CASE ...
  *
- * SPEC is the text of a workload. TRACE: its ids and lengths, or - . The first half of BATCHES warms the cache up,
- * the second is measured. DIRECTORY: of the tables. CASE is one of
- *
- *   BUDGET                        hits of every policy, without any rows
- *   BUDGET,POLICY,AHEAD           steps of cpu_fused, with AHEAD batches fetched while one runs
- *   BUDGET,POLICY,AHEAD,STORE     the same, with another store in place of files: rocksdb
+ * SPEC is the text of a workload. TRACE: a file with its ids and lengths, or - . The first half of BATCHES warms the cache
+ * up, the second is measured. DIRECTORY: of the tables. CASE is STORE,BUDGET,POLICY,AHEAD: steps of cpu_fused over
+ * files, RocksDB or memory, with AHEAD batches announced while one runs.
  *
  * Prints a line of JSON for each; with "lacks" alone if the slots are fewer than the rows of a batch. Gradients are
- * exact, so rows of the last batch must have the bits of tables in memory. Times are those of the whole measured half,
- * its beginning and end without overlap included. Tables in memory take the same steps before and after each case, a
- * median each.
+ * exact, so all rows must have the bits of tables in memory. Times are those of the whole measured half, its beginning and
+ * end without overlap included. Tables in memory take the same steps before and after each case, a median each, unless the
+ * store is memory: that case counts hits.
  */
-#define _GNU_SOURCE
 #include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include <xxhash.h>
 
+#include "extras/tiers/place_tier.h"
 #include "harness/measure/runner.h"
 #include "harness/memory.h"
 #include "harness/registry.h"
 #include "kernels/rng.h"
-#include "extras/tiers/study/stream.h"
-#include "extras/tiers/io.h"
-#include "extras/tiers/place_tier.h"
+#include "kernels/rules.h"
+#include "kernels/shape.h"
 
-enum { DEPTH = 64, SAMPLED = 4096, PROBED = 16384 };
+enum { DEPTH = 64, PROBED = 16384, AHEAD_MOST = 4 };
 
-struct tier_case {
-    double budget;
-    enum policy policy;
-    int ahead;
-    bool hits;
-    enum { FILES, ROCKSDB, STORES } store;
-    int number; /* of the case: each has a folder */
+/* --- batches, one after the other; the first [warm] of them are not measured */
+
+struct stream {
+    struct workload workload;
+    struct row_index *index; /* [batches] */
+    struct rule_step *rules; /* [batches][num_tables] */
+    struct place_setup setup;
+    int batches, warm;
 };
 
-/* --- steps */
+static int open_stream(struct stream *s, const char *text, const char *trace, struct error *err) {
+    struct spec_list list;
+    const struct spec_overrides none = {0};
+    struct workload *w = &s->workload;
+    if (spec_parse("SPEC", text, strlen(text), &none, &list, err)) return -1;
+    const struct spec *spec = &list.specs[0];
+    const int status = strcmp(trace, "-") ? workload_from_trace(trace, spec, spec->batch,
+                                                                s->batches, GRAD_EXACT, w, err)
+                                          : workload_generate(spec, s->batches, GRAD_EXACT, w, err);
+    spec_list_free(&list);
+    if (status) return -1;
+    if (w->ring < 2) return fail(err, "%s: fewer than 2 batches", trace);
+    s->batches = w->ring; /* a short trace has fewer */
+    s->warm = s->batches / 2;
+    s->index = must_have(calloc((size_t)s->batches, sizeof *s->index));
+    s->rules = must_have(calloc((size_t)(s->batches * w->num_tables), sizeof *s->rules));
+    for (int b = 0; b < s->batches; b++) {
+        s->index[b] = row_index_build(&w->batches[b]);
+        for (int32_t t = 0; t < w->num_tables; t++)
+            s->rules[b * w->num_tables + t] = rule_step(workload_rule(w, t), b + 1);
+    }
+    s->setup = (struct place_setup){.shapes = w->tables,
+                                    .num_tables = w->num_tables,
+                                    .batches = w->batches,
+                                    .index = s->index,
+                                    .ring = s->batches,
+                                    .threads = (int)sysconf(_SC_NPROCESSORS_ONLN),
+                                    .seed = w->seed};
+    return 0;
+}
 
-static const struct store_kind {
-    const char *name;
-    store_open *open;
-} stores[STORES] = {[FILES] = {"files", file_store}, [ROCKSDB] = {"rocksdb", rocksdb_store}};
+static void close_stream(struct stream *s) {
+    for (int b = 0; s->index && b < s->batches; b++) row_index_free(&s->index[b]);
+    free(s->index);
+    free(s->rules);
+    workload_free(&s->workload);
+}
 
 /* Steps of batches from .. to-1; [ahead] of them are announced while one runs. */
 static int steps(const struct stream *s, struct place *p, struct place_scratch *scratch, int from,
@@ -62,7 +88,7 @@ static int steps(const struct stream *s, struct place *p, struct place_scratch *
     int announced = from;
     for (int b = from; b < to; b++) {
         for (; ahead && announced < to && announced <= b + ahead; announced++)
-            if (tier_announce(p, announced, true, err)) return -1;
+            if (tier_announce(p, announced, err)) return -1;
         const struct place_job job = {.kernel = k,
                                       .batch = b,
                                       .steps = s->rules + (int64_t)b * s->workload.num_tables,
@@ -73,88 +99,29 @@ static int steps(const struct stream *s, struct place *p, struct place_scratch *
     return 0;
 }
 
-/* A hash of rows of the last batch, with their states. */
-static int rows_hash(const struct stream *s, struct place *p, uint64_t *hash, struct error *err) {
-    const int32_t tables = s->workload.num_tables;
-    const struct row_index *index = &s->index[s->batches - 1];
-    struct table_shape *shapes = must_have(calloc((size_t)tables, sizeof *shapes));
-    struct table_set one = {0}; /* row of each table */
-    for (int32_t t = 0; t < tables; t++) {
-        shapes[t] = s->workload.tables[t];
-        shapes[t].rows = 1;
-    }
-    int status = tables_create(&one, shapes, tables, 0, err);
-    *hash = 0;
-    for (int64_t i = 0; i < index->rows && status == 0; i += 1 + index->rows / SAMPLED) {
-        const struct row_run *run = &index->run[i];
-        struct table *row = &one.tables[run->table];
-        status = p->ops->get_rows(p, run->table, run->row, run->row + 1, row, err);
-        for (int a = 0; a < TABLE_ARRAYS; a++)
-            if (table_memory_stride(&shapes[run->table], a))
-                *hash = XXH3_64bits_withSeed(row->array[a].data,
-                                             table_memory_bytes(&shapes[run->table], a), *hash);
-    }
-    tables_free(&one);
-    free(shapes);
-    return status;
-}
-
-/* Records per second of the disk, at random places of the first table: what no policy can be quicker than. Writes put back what
- * was read. */
-static int probe(const struct stream *s, const char *directory, int64_t bytes, double *reads,
-                 double *writes, struct error *err) {
-    char path[PATH_MAX + 8];
-    struct stat info;
-    snprintf(path, sizeof path, "%s/rows.0", directory);
-    const int fd = open(path, O_RDWR | O_DIRECT | O_CLOEXEC);
-    if (fd < 0 || fstat(fd, &info)) return fail(err, "%s: no direct I/O here", path);
-    const int64_t records = info.st_size / bytes;
-    const int64_t count = records < PROBED ? records : PROBED, stride = records / count;
-    char *data = must_have(aligned_alloc(4096, (size_t)((count * bytes + 4095) / 4096 * 4096)));
-    struct io_request *r = must_have(calloc((size_t)count, sizeof *r));
-    for (int64_t i = 0; i < count; i++)
-        r[i] = (struct io_request){i * stride * bytes, data + i * bytes, (size_t)bytes};
-    for (int64_t i = count - 1; i > 0; i--) { /* Fisher and Yates */
-        const int64_t other = (int64_t)(rng_u64(s->workload.seed, (uint64_t)i) % (uint64_t)(i + 1));
-        const struct io_request x = r[i];
-        r[i] = r[other];
-        r[other] = x;
-    }
-    struct io *io = io_open_any(DEPTH, err);
-    int status = io ? 0 : -1;
-    double begin = clock_seconds();
-    if (status == 0) status = io_read(io, fd, path, r, count, err);
-    *reads = (double)count / (clock_seconds() - begin);
-    begin = clock_seconds();
-    if (status == 0) status = io_write(io, fd, path, r, count, err);
-    *writes = (double)count / (clock_seconds() - begin);
-    io_close(io);
-    close(fd);
-    free(r);
-    free(data);
-    return status;
-}
+/* --- the same steps with all rows in memory */
 
 struct memory {
     struct place *place;
     struct place_scratch scratch;
-    uint64_t hash; /* of rows of the last batch, after each has run once */
+    struct table_set rows; /* after each batch has run once */
 };
 
 static int open_memory(const struct stream *s, struct memory *m, struct error *err) {
     double seconds;
-    m->place = place_host_open(&s->setup, err);
     const struct kernel *k = registry_find(OP_STEP, "cpu_fused", err);
-    return !m->place || runner_scratch_open(m->place, k, &m->scratch, err) ||
-                   steps(s, m->place, &m->scratch, 0, s->batches, 0, &seconds, err) ||
-                   rows_hash(s, m->place, &m->hash, err)
-               ? -1
-               : 0;
+    m->place = place_host_open(&s->setup, err);
+    if (!m->place || runner_scratch_open(m->place, k, &m->scratch, err) ||
+        steps(s, m->place, &m->scratch, 0, s->batches, 0, &seconds, err) ||
+        tables_create(&m->rows, s->workload.tables, s->workload.num_tables, 0, err))
+        return -1;
+    return place_get_tables(m->place, &m->rows, err);
 }
 
 static void close_memory(struct memory *m) {
     if (m->scratch.data) m->place->ops->scratch_close(m->place, &m->scratch);
     if (m->place) m->place->ops->close(m->place);
+    tables_free(&m->rows);
 }
 
 static int by_size(const void *a, const void *b) {
@@ -162,8 +129,8 @@ static int by_size(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* The measured half with all rows in memory: the median of several, since one takes milliseconds. The other half runs before
- * each, as with slots, so that gradients are in no cache. */
+/* The measured half: the median of several, since one takes milliseconds. The other half runs before each, as with slots,
+ * so that gradients are in no cache. */
 static int memory_time(const struct stream *s, struct memory *m, double *seconds,
                        struct error *err) {
     enum { TIMES = 15 };
@@ -177,17 +144,68 @@ static int memory_time(const struct stream *s, struct memory *m, double *seconds
     return 0;
 }
 
-struct measured {
-    const char *engine;
-    double seconds, memory[2], reads, writes;
-    struct tier_counts before, after;
-    struct usage used[2]; /* before and after */
-    int64_t page_cache;
-    int64_t bytes, whole_bytes;
-    uint64_t hash;
+static int same_rows(const struct stream *s, const struct memory *m, struct place *p,
+                     struct error *err) {
+    struct table_set got;
+    const struct table_shape *shapes = s->workload.tables;
+    if (tables_create(&got, shapes, s->workload.num_tables, 1, err)) return -1;
+    int status = place_get_tables(p, &got, err);
+    for (int32_t t = 0; status == 0 && t < s->workload.num_tables; t++)
+        for (int a = 0; a < TABLE_ARRAYS; a++) {
+            const size_t bytes = table_memory_bytes(&shapes[t], a);
+            if (bytes &&
+                memcmp(m->rows.tables[t].array[a].data, got.tables[t].array[a].data, bytes))
+                status = fail(err, "table %d has other rows than in memory", t);
+        }
+    tables_free(&got);
+    return status;
+}
+
+/* --- a case */
+
+static const struct store_kind *const stores[] = {&file_store, &rocksdb_store, &memory_store};
+enum { STORES = sizeof stores / sizeof *stores };
+
+struct tier_case {
+    const char *word;
+    const struct store_kind *store;
+    double budget;
+    enum policy policy;
+    int ahead;
 };
 
-/* Lookups of the batches that are measured: they change no row, and afterwards all rows are in slots if there are as many. */
+struct measured {
+    double seconds, memory[2], reads, writes;
+    struct tier_counts before, after;
+    int64_t disk_read, bytes, record;
+};
+
+/* Records per second of the disk, at random places of the first table: no policy can be quicker. Writes put back what was
+ * read. */
+static int probe(const struct stream *s, struct resident *r, struct measured *out,
+                 struct error *err) {
+    const int64_t all = s->workload.tables[0].rows, bytes = r->records[0].bytes;
+    const int64_t count = all < PROBED ? all : PROBED;
+    int64_t *rows = must_have(calloc((size_t)all, sizeof *rows));
+    char *records = must_have(aligned_alloc(4096, (size_t)(count * bytes + 4095) / 4096 * 4096));
+    for (int64_t i = 0; i < all; i++) { /* Fisher and Yates */
+        const int64_t k = (int64_t)(rng_u64(s->workload.seed, (uint64_t)i) % (uint64_t)(i + 1));
+        rows[i] = rows[k];
+        rows[k] = i;
+    }
+    const double begin = clock_seconds();
+    int status = r->store->kind->fetch(r->store, 0, rows, count, records, err);
+    const double middle = clock_seconds();
+    if (status == 0) status = r->store->kind->put(r->store, 0, rows, count, records, err);
+    out->reads = (double)count / (middle - begin);
+    out->writes = (double)count / (clock_seconds() - middle);
+    free(rows);
+    free(records);
+    return status;
+}
+
+/* Lookups of the batches that are measured: they change no row, and afterwards all their rows are in slots, if there are as
+ * many. */
 static int look_up_all(const struct stream *s, struct place *p, struct place_scratch *scratch,
                        struct error *err) {
     struct place_scratch output = {0};
@@ -202,149 +220,123 @@ static int look_up_all(const struct stream *s, struct place *p, struct place_scr
     return status;
 }
 
-static int measure(const struct stream *s, const struct tier_case *c, const char *folder,
-                   struct place *p, struct memory *m, struct measured *out, struct error *err) {
+static int measure_steps(const struct stream *s, const struct tier_case *c, struct place *p,
+                         struct place_scratch *scratch, const struct memory *m,
+                         struct measured *out, struct error *err) {
+    const bool counts_hits = c->store == &memory_store;
+    if (steps(s, p, scratch, 0, s->warm, c->ahead, &out->seconds, err)) return -1;
+    if (!counts_hits && c->budget == 1 && look_up_all(s, p, scratch, err)) return -1;
+    out->before = tier_resident(p)->counts;
+    out->disk_read = read_number("/proc/self/io", "read_bytes:");
+    if (steps(s, p, scratch, s->warm, s->batches, c->ahead, &out->seconds, err)) return -1;
+    out->disk_read = read_number("/proc/self/io", "read_bytes:") - out->disk_read;
+    out->after = tier_resident(p)->counts;
+    out->bytes = resident_bytes(tier_resident(p));
+    out->record = tier_resident(p)->records[0].bytes;
+    return same_rows(s, m, p, err);
+}
+
+static int measure(const struct stream *s, const struct tier_case *c, const char *directory,
+                   const struct memory *m, struct measured *out, struct error *err) {
     struct place_scratch scratch = {0};
-    double seconds;
-    if (runner_scratch_open(p, registry_find(OP_STEP, "cpu_fused", err), &scratch, err)) return -1;
-    int status = steps(s, p, &scratch, 0, s->warm, c->ahead, &seconds, err);
-    if (status == 0 && c->budget == 1) status = look_up_all(s, p, &scratch, err);
-    out->before = tier_counts(p);
-    if (status == 0) status = memory_time(s, m, &out->memory[0], err);
-    out->used[0] = usage_now();
-    if (status == 0)
-        status = steps(s, p, &scratch, s->warm, s->batches, c->ahead, &out->seconds, err);
-    out->used[1] = usage_now();
-    out->page_cache = page_cache_of(folder);
-    if (status == 0) status = memory_time(s, m, &out->memory[1], err);
-    if (status == 0) {
-        out->after = tier_counts(p);
-        out->bytes = tier_bytes(p);
-        status = rows_hash(s, p, &out->hash, err);
-    }
+    const struct tier_options o = {.store = c->store,
+                                   .directory = directory,
+                                   .budget = c->budget,
+                                   .policy = c->policy,
+                                   .depth = DEPTH,
+                                   .direct = true};
+    struct place *p = place_tier_open(&o, &s->setup, err);
+    if (!p) return -1;
+    int status = runner_scratch_open(p, registry_find(OP_STEP, "cpu_fused", err), &scratch, err);
+    if (status == 0 && c->store == &file_store) status = probe(s, tier_resident(p), out, err);
+    if (status == 0) status = measure_steps(s, c, p, &scratch, m, out, err);
     p->ops->scratch_close(p, &scratch);
+    p->ops->close(p);
     return status;
 }
 
-static void print_case(const struct stream *s, const struct tier_case *c, const struct memory *m,
-                       const struct measured *x, int64_t record) {
+static void print_case(const struct stream *s, const struct tier_case *c,
+                       const struct measured *x) {
     const struct tier_counts *a = &x->before, *b = &x->after;
-    printf("{\"store\": \"%s\", \"engine\": \"%s\", \"policy\": \"%s\", \"budget\": %g, \"ahead\": "
-           "%d, "
-           "\"batches\": %d, \"record\": %lld, \"right\": %s, ",
-           stores[c->store].name, x->engine, policy_names[c->policy], c->budget, c->ahead,
-           s->batches - s->warm, (long long)record, x->hash == m->hash ? "true" : "false");
-#define COUNT(name, field)                                                                         \
-    printf("\"%s\": %lld, ", name, (long long)(b->field < 0 ? -1 : b->field - a->field))
+    printf("{\"store\": \"%s\", \"policy\": \"%s\", \"budget\": %g, \"ahead\": %d, \"batches\": "
+           "%d, \"record\": %lld, ",
+           c->store->name, policy_names[c->policy], c->budget, c->ahead, s->batches - s->warm,
+           (long long)x->record);
+#define COUNT(name)   printf("\"%s\": %lld, ", #name, (long long)(b->name - a->name))
 #define SECONDS(name) printf("\"%s\": %.6g, ", #name, b->name - a->name)
-    COUNT("lookups", lookups);
-    COUNT("lookup_misses", lookup_misses);
-    COUNT("rows", rows);
-    COUNT("row_misses", row_misses);
-    COUNT("written_back", written_back);
-    COUNT("stored", store.stored);
-    COUNT("read", store.read);
-    COUNT("written", store.written);
+    COUNT(lookups);
+    COUNT(lookup_misses);
+    COUNT(rows);
+    COUNT(row_misses);
+    COUNT(written_back);
     SECONDS(index);
     SECONDS(fetch);
     SECONDS(write_back);
-    SECONDS(remap);
-    SECONDS(held);
     SECONDS(wait);
 #undef COUNT
 #undef SECONDS
-    const struct usage *from = &x->used[0], *to = &x->used[1];
-    printf("\"faults\": %lld, \"disk_read\": %lld, \"disk_written\": %lld, \"page_cache\": %lld, ",
-           (long long)(to->faults - from->faults), (long long)(to->disk_read - from->disk_read),
-           (long long)(to->disk_written - from->disk_written), (long long)x->page_cache);
     printf("\"seconds\": %.6g, \"memory\": [%.6g, %.6g], \"reads\": %.6g, \"writes\": %.6g, "
-           "\"bytes\": %lld, \"whole_bytes\": %lld}\n",
-           x->seconds, x->memory[0], x->memory[1], x->reads, x->writes, (long long)x->bytes,
-           (long long)x->whole_bytes);
-    fflush(stdout);
+           "\"disk_read\": %lld, \"bytes\": %lld}\n",
+           x->seconds, x->memory[0], x->memory[1], x->reads, x->writes, (long long)x->disk_read,
+           (long long)x->bytes);
 }
 
 /* Rows of the largest batch beyond the slots. */
 static int64_t lacks_of(const struct stream *s, double budget) {
     int64_t lacks = 0;
     for (int b = 0; b < s->batches; b++)
-        for (int32_t t = 0; t < s->workload.num_tables; t++) {
-            const int64_t more = row_index_find(&s->index[b], t + 1, 0) -
-                                 row_index_find(&s->index[b], t, 0) -
-                                 tier_slots(budget, s->workload.tables[t].rows);
-            lacks = more > lacks ? more : lacks;
-        }
+        for (int32_t t = 0; t < s->workload.num_tables; t++)
+            lacks = max64(lacks, row_index_find(&s->index[b], t + 1, 0) -
+                                     row_index_find(&s->index[b], t, 0) -
+                                     tier_slots(budget, s->workload.tables[t].rows));
     return lacks;
 }
 
+/* Tables in memory are measured while there are no threads of a store. */
 static int show_case(const struct stream *s, const struct tier_case *c, const char *directory,
                      struct memory *m, struct error *err) {
-    char path[PATH_MAX];
-    if ((size_t)snprintf(path, sizeof path, "%s/%s%d", directory, stores[c->store].name,
-                         c->number) >= sizeof path)
-        return fail(err, "%.60s...: too long", directory);
-    struct measured x = {.whole_bytes = tables_bytes(s->workload.tables, s->workload.num_tables)};
-    const struct tier_options o = {.directory = path,
-                                   .store = stores[c->store].open,
-                                   .budget = c->budget,
-                                   .policy = c->policy,
-                                   .belady_runs = s->batches,
-                                   .depth = DEPTH,
-                                   .direct = true};
+    const bool counts_hits = c->store == &memory_store;
     const int64_t lacks = lacks_of(s, c->budget);
+    struct measured x = {0};
+    char path[PATH_MAX]; /* each case has a folder */
     if (lacks) {
         printf("{\"store\": \"%s\", \"policy\": \"%s\", \"budget\": %g, \"ahead\": %d, \"lacks\": "
                "%lld}\n",
-               stores[c->store].name, policy_names[c->policy], c->budget, c->ahead,
-               (long long)lacks);
+               c->store->name, policy_names[c->policy], c->budget, c->ahead, (long long)lacks);
         return 0;
     }
-    if (!m->place && open_memory(s, m, err)) return -1;
-    struct place *p = place_tier_open(&o, &s->setup, err);
-    if (!p) return -1;
-    x.engine = tier_engine(p);
-    const int64_t record = tier_record_bytes(p, 0);
-    int status = c->store != FILES ? 0 : probe(s, path, record, &x.reads, &x.writes, err);
-    if (status == 0) status = measure(s, c, path, p, m, &x, err);
-    p->ops->close(p);
-    if (status) return -1;
-    print_case(s, c, m, &x, record);
-    return x.hash == m->hash ? 0
-                             : fail(err,
-                                    "%s, budget %g, %d ahead: rows of the last batch are not those "
-                                    "of tables in memory",
-                                    policy_names[c->policy], c->budget, c->ahead);
+    if ((size_t)snprintf(path, sizeof path, "%s/%s", directory, c->word) >= sizeof path)
+        return fail(err, "%.60s...: too long", directory);
+    if ((!m->place && open_memory(s, m, err)) ||
+        (!counts_hits && memory_time(s, m, &x.memory[0], err)) || measure(s, c, path, m, &x, err) ||
+        (!counts_hits && memory_time(s, m, &x.memory[1], err)))
+        return -1;
+    print_case(s, c, &x);
+    return 0;
 }
 
 /* --- the command line */
 
 static int read_case(const char *word, struct tier_case *out, struct error *err) {
-    char policy[16], store[16] = "files";
+    char store[16], policy[16];
     int end = 0;
-    *out = (struct tier_case){.hits = true};
-    const int n = sscanf(word, "%lf%n,%15[a-z],%d%n,%15s%n", &out->budget, &end, policy,
-                         &out->ahead, &end, store, &end);
-    out->store = STORES;
-    for (int k = 0; k < STORES; k++)
-        if (!strcmp(store, stores[k].name)) out->store = k;
-    for (int p = 0; n >= 3 && p < POLICIES; p++)
-        if (!strcmp(policy, policy_names[p])) {
-            out->policy = (enum policy)p;
-            out->hits = false;
-        }
-    const bool is_case =
-        !word[end] &&
-        (n == 1 || (!out->hits && out->ahead >= 0 && out->ahead <= 4 && out->store < STORES));
-    if (!is_case || !(out->budget > 0 && out->budget <= 1))
-        return fail(
-            err,
-            "'%.60s': a case is BUDGET or BUDGET,POLICY,AHEAD[,STORE]: above 0 and up to 1; lru "
-            "lfu or belady; 0 to 4; files or rocksdb",
-            word);
-    return 0;
+    *out = (struct tier_case){.word = word, .policy = POLICIES};
+    sscanf(word, "%15[a-z],%lf,%15[a-z],%d%n", store, &out->budget, policy, &out->ahead, &end);
+    for (int k = 0; end && k < STORES; k++)
+        if (!strcmp(store, stores[k]->name)) out->store = stores[k];
+    for (int p = 0; end && p < POLICIES; p++)
+        if (!strcmp(policy, policy_names[p])) out->policy = (enum policy)p;
+    if (end && !word[end] && out->store && out->policy < POLICIES && out->budget > 0 &&
+        out->budget <= 1 && out->ahead >= 0 && out->ahead <= AHEAD_MOST)
+        return 0;
+    return fail(
+        err,
+        "'%.60s': a case is STORE,BUDGET,POLICY,AHEAD: files rocksdb or memory; above 0 and "
+        "up to 1; lru lfu or belady; 0 to %d",
+        word, AHEAD_MOST);
 }
 
-static int all(struct stream *s, char **argv, int argc, struct error *err) {
+static int show_all(struct stream *s, char **argv, int argc, struct error *err) {
     struct memory m = {0};
     struct tier_case c;
     int status = open_stream(s, argv[1], argv[2], err);
@@ -352,10 +344,8 @@ static int all(struct stream *s, char **argv, int argc, struct error *err) {
         status = fail(err, "%s: cannot create: %s", argv[4], strerror(errno));
     for (int i = 5; i < argc && status == 0; i++) status = read_case(argv[i], &c, err);
     for (int i = 5; i < argc && status == 0; i++) {
-        status = read_case(argv[i], &c, err);
-        c.number = i;
-        if (status == 0)
-            status = c.hits ? show_hits(s, c.budget, err) : show_case(s, &c, argv[4], &m, err);
+        read_case(argv[i], &c, err);
+        status = show_case(s, &c, argv[4], &m, err);
     }
     close_memory(&m);
     close_stream(s);
@@ -370,7 +360,7 @@ int main(int argc, char **argv) {
                 BATCHES_MAX);
         return EXIT_USAGE;
     }
-    if (all(&s, argv, argc, &err)) {
+    if (show_all(&s, argv, argc, &err)) {
         fprintf(stderr, "tiers: %s\n", err.text);
         return EXIT_USAGE;
     }

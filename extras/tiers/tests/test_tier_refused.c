@@ -14,8 +14,8 @@ static void announced(void **state) {
     begin(&x, specs[0], GRAD_REAL);
     const struct kernel *k = registry_find(OP_STEP, "cpu_sort", &err);
     struct place *p = open_tier(&x, POLICY_LRU, least_budget(&x));
-    assert_int_equal(tier_announce(p, 0, true, &err), 0);
-    assert_int_equal(tier_announce(p, 0, true, &err), -1);
+    assert_int_equal(tier_announce(p, 0, &err), 0);
+    assert_int_equal(tier_announce(p, 0, &err), -1);
     assert_non_null(strstr(err.text, "batch 0 is announced, and has not run"));
     assert_int_equal(tier_commit(p, &err), -1);
     assert_non_null(strstr(err.text, "batches are announced; run them first"));
@@ -27,7 +27,7 @@ static void announced(void **state) {
     /* Closed while one has its slots, and others wait for them. */
     for (int device = 0; device < 2; device++) {
         p = open_over(&x, device ? ON_DEVICE : ON_HOST, POLICY_LRU, least_budget(&x), true);
-        for (int b = 0; b < RING; b++) assert_int_equal(tier_announce(p, b, true, &err), 0);
+        for (int b = 0; b < RING; b++) assert_int_equal(tier_announce(p, b, &err), 0);
         p->ops->close(p);
     }
     end(&x);
@@ -70,7 +70,7 @@ static void after_a_refused_batch(void **state) {
     for (int round = 0; round < 6; round++) {
         const int ahead = round % 3;
         for (int n = 0; n < ahead; n++)
-            assert_int_equal(tier_announce(p, n ? large : small, true, &err), 0);
+            assert_int_equal(tier_announce(p, n ? large : small, &err), 0);
         assert_int_equal(steps(&x, p, k, small, small + 1, &err), 0);
         assert_int_equal(steps(&x, whole, k, small, small + 1, &err), 0);
         assert_int_equal(steps(&x, p, k, large, large + 1, &err), -1);
@@ -96,13 +96,14 @@ static void several_turns(void **state) {
         registry_find(OP_STEP, fast == ON_HOST ? "cpu_sort" : "cuda_sort", &err);
     struct place *whole = place_open(fast, &x.setup, &err),
                  *p = open_over(&x, fast, POLICY_LFU, 0.8, true);
-    assert_true(x.index[0].rows > 2 * (4 << 20) / tier_record_bytes(p, 0));
+    assert_true(x.index[0].rows > 2 * (4 << 20) / tier_resident(p)->records[0].bytes);
     if (steps(&x, whole, k, 0, 4, &err) || steps_ahead(&x, p, k, 0, 4, 1, &err) ||
         tier_commit(p, &err))
         fail_msg("%s", err.text);
-    for (int restored = 0; restored < 2; restored++) {
+    for (int restored = 0; restored < 3; restored++) {
         expect_places(&x, whole, p, restored ? "wide rows, restored" : "wide rows");
-        if (p->ops->restore(p, -1, &err) || whole->ops->restore(whole, -1, &err))
+        const int batch = restored ? -1 : 0; /* its rows, then all */
+        if (p->ops->restore(p, batch, &err) || whole->ops->restore(whole, batch, &err))
             fail_msg("%s", err.text);
     }
     p->ops->close(p);

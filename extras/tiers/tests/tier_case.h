@@ -68,7 +68,7 @@ static inline int steps_ahead(const struct test *x, struct place *p, const struc
     int status = 0, announced = from;
     for (int step = from; step < to && status == 0; step++) {
         for (; status == 0 && ahead && announced < to && announced <= step + ahead; announced++)
-            status = tier_announce(p, announced % RING, true, err);
+            status = tier_announce(p, announced % RING, err);
         if (status) break;
         for (int32_t t = 0; t < x->w.num_tables; t++)
             rules[t] = rule_step(rule_default(x->w.tables[t].rule), step + 1);
@@ -118,10 +118,10 @@ static inline void expect_places(const struct test *x, struct place *whole, stru
 static inline struct tier_options options_of(const struct test *x, enum backend fast,
                                              enum policy policy, double budget) {
     return (struct tier_options){.fast = fast,
+                                 .store = &file_store,
                                  .directory = x->path.text,
                                  .budget = budget,
                                  .policy = policy,
-                                 .belady_runs = STEPS,
                                  .depth = 16};
 }
 
@@ -130,7 +130,7 @@ static inline struct place *open_over(const struct test *x, enum backend fast, e
                                       double budget, bool disk) {
     struct error err;
     struct tier_options o = options_of(x, fast, policy, budget);
-    o.store = disk && fast == ON_HOST ? file_store : memory_store;
+    if (!disk || fast == ON_DEVICE) o.store = &memory_store;
     struct place *p = place_tier_open(&o, &x->setup, &err);
     if (!p) fail_msg("%s, budget %g: %s", policy_names[policy], budget, err.text);
     return p;
