@@ -6,9 +6,11 @@
 #|                fetched ahead. BATCHES=128, the first half warms up; needs 1 GB of disk; OUT/tiers/tiers.md
 
 tiers_objects := $(patsubst %.c,$(B)/%.o,$(sort $(wildcard extras/tiers/*.c)))
-tiers_libs    := $(if $(wildcard /usr/include/rocksdb/c.h),-lrocksdb)
+rocksdb       := $(wildcard /usr/include/rocksdb/c.h)
+tiers_libs    := $(if $(rocksdb),-lrocksdb)
 tiers_study   := $(B)/extras/tiers/study/tiers
 
+$(B)/extras/tiers/rocksdb_store.o: CFLAGS += $(if $(rocksdb),-DHAS_ROCKSDB)
 $(tiers_study): %: %.o $(tiers_objects) $(objects)
 	$(call quiet,LD)$(CXX) $(CXXFLAGS) $^ $(LDLIBS) $(tiers_libs) $(whole)
 
@@ -25,9 +27,7 @@ packages_ci   += librocksdb-dev
 needs_tiers   := $(tiers_study)
 wrapped_tiers := openat mkdir pwrite pread
 $(eval $(call suite_rule,tiers))
-$(B)/extras/tiers/tests/tests: $(tiers_objects) $(B)/extras/library/tests/state_case.o $(library_a)
-$(B)/extras/tiers/tests/tests: LDLIBS += $(tiers_libs)
-# On a device.
-$(eval $(call gpu_suite,tiers,tier_place tier_refused))
-$(G)/extras/tiers/tests/tests: $(tiers_objects)
-$(G)/extras/tiers/tests/tests: LDLIBS += $(tiers_libs)
+# On a device, with the test that has the wrapped calls.
+$(eval $(call gpu_suite,tiers,tier_place tier_refused tier_rows))
+$(B)/extras/tiers/tests/tests $(G)/extras/tiers/tests/tests: $(tiers_objects)
+$(B)/extras/tiers/tests/tests $(G)/extras/tiers/tests/tests: LDLIBS += $(tiers_libs)

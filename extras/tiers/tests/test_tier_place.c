@@ -5,6 +5,7 @@
  * with real gradients for kernels that sum a row in the order of its lookups. Slots are in host
  * memory over a disk, and in device memory over host memory.
  */
+#define _GNU_SOURCE
 #define TIER_FOLDER "tier_place"
 #include "extras/tiers/tests/tier_case.h"
 
@@ -30,7 +31,7 @@ static void with_slots(struct test *x, const struct kernel *k, const struct tabl
     for (int p = 0; p < POLICIES; p++) {
         const double budget = budgets[(p + number) % 3];
         const bool least = budget == budgets[0];
-        state_no_folder(TIER_FOLDER);
+        no_folder(TIER_FOLDER);
         struct place *tier = open_over(x, k->place, (enum policy)p, budget, least);
         snprintf(what, sizeof what, "%s, budget %g", policy_names[p], budget);
         if (steps_ahead(x, tier, k, 0, STEPS, aheads[(p + number / 3) % 4], &err))

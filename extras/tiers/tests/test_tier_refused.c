@@ -3,6 +3,7 @@
  * Batches of a place with rows in slots that are announced or refused, and rows so wide
  * that they travel in several turns: what has run before is kept.
  */
+#define _GNU_SOURCE
 #define TIER_FOLDER "tier_refused"
 #include "extras/tiers/tests/tier_case.h"
 

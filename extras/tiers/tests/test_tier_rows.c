@@ -11,7 +11,7 @@
 #include <stdatomic.h>
 #include <sys/stat.h>
 
-#include "extras/library/tests/state_case.h"
+#include "extras/tiers/tests/folder.h"
 #include "tests/support/batch_builder.h"
 #include "tests/support/kernel_tests.h"
 #include "kernels/rng.h"
@@ -96,14 +96,14 @@ struct disk {
 };
 
 static void disk_begin(struct disk *s, const struct store_kind *kind) {
-    *s = (struct disk){.kind = kind, .path = state_no_folder("tier_rows")};
+    *s = (struct disk){.kind = kind, .path = no_folder("tier_rows")};
     s->setup = (struct store_setup){
         .directory = s->path.text, .tables = tables, .num_tables = TABLES, .depth = 8};
     s->records = must_have(aligned_alloc(4096, (size_t)ROWS * 4096));
 }
 
 static void disk_end(struct disk *s) {
-    state_no_folder("tier_rows");
+    no_folder("tier_rows");
     free(s->records);
 }
 

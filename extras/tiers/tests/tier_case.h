@@ -15,7 +15,7 @@
 #include "harness/measure/runner.h"
 #include "tests/support/batch_builder.h"
 #include "tests/support/kernel_tests.h"
-#include "extras/library/tests/state_case.h"
+#include "extras/tiers/tests/folder.h"
 #include "extras/tiers/place_tier.h"
 
 enum { RING = 5, STEPS = 13, SEED = 3 };
@@ -37,7 +37,7 @@ struct test {
 static inline void begin(struct test *x, const char *spec, enum grad_mode kind) {
     struct error err;
     const struct spec_overrides none = {0};
-    *x = (struct test){.path = state_no_folder(TIER_FOLDER)};
+    *x = (struct test){.path = no_folder(TIER_FOLDER)};
     if (spec_parse("test", spec, strlen(spec), &none, &x->list, &err) ||
         workload_generate(&x->list.specs[0], RING, kind, &x->w, &err))
         fail_msg("%s", err.text);
@@ -55,7 +55,7 @@ static inline void end(struct test *x) {
     for (int b = 0; b < RING; b++) row_index_free(&x->index[b]);
     workload_free(&x->w);
     spec_list_free(&x->list);
-    state_no_folder(TIER_FOLDER);
+    no_folder(TIER_FOLDER);
 }
 
 /* Steps from .. to-1, each on the next batch of the ring; [ahead] batches are announced while
