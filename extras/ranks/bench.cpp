@@ -69,7 +69,7 @@ void help() {
         "of ranks, beside the options of bench:\n"
         "  --sharding  how tables are cut: one word of extras/ranks/README.md for all, or one for "
         "each: list;\n"
-        "              auto: a planner chooses, and says why; table\n"
+        "              extras/ranks/plan.py chooses them; table\n"
         "  --all-rows  a bag's gradient goes to all ranks with rows of its table\n"
         "  --overlap   a half of the tables is updated while gradients of the other travel\n"
         "  --staged    rows of devices travel through host memory, without NCCL\n");
@@ -87,7 +87,6 @@ int lead(void *ctx) {
 
 int main(int argc, char **argv) {
     ranks.options.sharding = "table";
-    ranks.options.why = stderr; /* of the planner */
     ranks.transport = program_open(&argc, &argv);
     if (!ranks.transport) return EXIT_USAGE;
     std::vector<char *> left = own_options(argc, argv);

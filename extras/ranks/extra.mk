@@ -21,7 +21,7 @@ mpi_include    := $(patsubst -I%,-isystem %,$(shell pkg-config --cflags-only-I o
 $(mpi_files:%.c=$(B)/%.o): CFLAGS += $(mpi_include)
 
 # The programs on MPI, and one whose runs cannot end well.
-ranks_programs := $(B)/extras/ranks/bench $(B)/extras/ranks/train $(B)/extras/ranks/study/server $(B)/extras/ranks/study/here $(B)/extras/ranks/tests/mpi/ends
+ranks_programs := $(B)/extras/ranks/bench $(B)/extras/ranks/train $(B)/extras/ranks/study/server $(B)/extras/ranks/study/links $(B)/extras/ranks/tests/mpi/ends
 $(B)/extras/ranks/bench: $(B)/harness/record/gbench.o
 $(ranks_programs): %: %.o $(mpi_files:%.c=$(B)/%.o) $(ranks_objects) $(objects) $(library_a)
 	$(call quiet,LD)$(CXX) $(CXXFLAGS) $^ $(if $(filter bench,$(@F)),-lbenchmark) -lpthread $(shell pkg-config --libs ompi-c) $(LDLIBS) $(whole)
@@ -55,18 +55,18 @@ server:
 	@$(PYTHON) extras/ranks/study/server.py $(call quoted,$(OUT)/server/server.jsonl) $(call quoted,$(OUT)/server)
 
 # Iterations on several ranks: measured and predicted here, and modelled on a cluster.
-$(B)/extras/ranks/study/scale: $(B)/extras/ranks/study/scale.o $(ranks_objects) $(objects) $(library_a)
-	$(call quiet,LD)$(CXX) $(CXXFLAGS) $^ $(LDLIBS) $(whole)
-
+packages_scale := $(packages_ranks) python3-numpy
 scale:
-	$(call require,ranks)
-	@$(MAKE) --no-print-directory $(B)/extras/ranks/study/scale $(B)/extras/ranks/study/here
+	$(call require,scale)
+	@$(MAKE) --no-print-directory $(B)/embfuse $(B)/extras/ranks/bench $(B)/extras/ranks/study/links
 	@$(PYTHON) extras/ranks/study/scale.py $(call quoted,$(OUT)/scale/scale.jsonl) $(call quoted,$(OUT)/scale) \
-	     --here=$(B)/extras/ranks/study/here --map=$(B)/extras/ranks/study/scale $(call given,RANKS LINKS SHARDING REPS)
+	     --build=$(B) $(call given,RANKS LINKS SHARDING REPS)
 
 # What dense data parallelism with a partitioned optimizer moves for an embedding table, beside rows that are
 # sharded. Ranks are threads of one process.
-$(B)/extras/ranks/study/zero: $(B)/extras/ranks/study/zero.o $(ranks_objects) $(objects) $(library_a)
+threads_programs := $(B)/extras/ranks/study/zero $(B)/extras/ranks/tests/bytes/count
+$(B)/extras/ranks/tests/bytes/count: $(B)/support.a
+$(threads_programs): %: %.o $(ranks_objects) $(objects) $(library_a)
 	$(call quiet,LD)$(CXX) $(CXXFLAGS) $^ $(LDLIBS) $(whole)
 
 zero:
@@ -79,7 +79,7 @@ zero:
 # --- tests
 packages_test-ranks := $(packages_test)
 packages_ci   += openmpi-bin libopenmpi-dev iproute2
-needs_ranks   := $(patsubst %,$(B)/extras/ranks/study/%,scale zero) $(if $(mpi),$(ranks_programs) $(E)/ranks_device)
+needs_ranks   := $(threads_programs) $(B)/embfuse $(if $(mpi),$(ranks_programs) $(E)/ranks_device)
 wrapped_ranks := pwrite fsync renameat
 $(eval $(call suite_rule,ranks))
 $(B)/extras/ranks/tests/tests: $(ranks_objects) $(B)/extras/library/tests/state_case.o $(library_a)

@@ -10,7 +10,6 @@
 #include "extras/ranks/times.h"
 
 enum what {
-    DO_CALIBRATE, /* before a place opens */
     DO_OPEN,
     DO_SCRATCH, /* how much scratch does the kernel need here? */
     DO_RUN,
@@ -27,7 +26,6 @@ enum what {
 
 struct order {
     enum what what;
-    int threads;         /* of DO_CALIBRATE */
     int kernel, forward; /* numbers in the registry; -1: none */
     int batch;           /* -1: all rows */
     int fill;            /* of scratch, before the step; AS_IT_IS: none */

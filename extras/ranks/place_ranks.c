@@ -2,15 +2,14 @@
 #include "extras/ranks/place_ranks.h"
 
 #include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "harness/measure/runner.h"
 #include "harness/registry.h"
 #include "kernels/forward.h"
-#include "extras/ranks/calibrate.h"
 #include "extras/ranks/member.h"
-#include "extras/ranks/planner.h"
 #include "extras/ranks/times.h"
 
 struct ranks {
@@ -303,30 +302,6 @@ static const struct place_ops ranks_ops = {.close = ranks_close,
                                            .get_rows = get_rows,
                                            .intact = intact};
 
-int ranks_calibrate(struct transport *t, int threads, struct machine *out, struct error *err) {
-    struct order o = {.what = DO_CALIBRATE, .threads = threads};
-    t->channel = CHANNEL_CONTROL;
-    return transport_broadcast(t, 0, &o, sizeof o, err) || calibrate(t, threads, out, err) ? -1 : 0;
-}
-
-/* Writes the sharding that the planner chooses for the first batch. */
-static int choose(struct transport *t, const struct ranks_options *o,
-                  const struct place_setup *setup, struct opening *opening, struct error *err) {
-    const struct planner_options options = {.all_rows = o->all_rows, .ring = setup->ring};
-    struct machine machine;
-    struct table_plan plan;
-    if (o->machine)
-        machine = *o->machine;
-    else if (ranks_calibrate(t, setup->threads, &machine, err))
-        return -1;
-    if (planner_plan(&plan, &machine, setup->batches, setup->index, &options, err)) return -1;
-    const bool fits = strlen(plan.text) < sizeof opening->sharding;
-    if (o->why) planner_print(&plan, o->why);
-    if (fits) strcpy(opening->sharding, plan.text);
-    planner_free(&plan);
-    return fits ? 0 : fail(err, "sharding auto: too many tables for its words");
-}
-
 struct place *place_ranks_open(struct transport *t, const struct ranks_options *o,
                                enum backend backend, const struct place_setup *setup,
                                struct error *err) {
@@ -355,7 +330,6 @@ struct place *place_ranks_open(struct transport *t, const struct ranks_options *
     if (o->load) strcpy(opening.load, o->load);
     if (setup->operation != OP_STEP && setup->operation != OP_FORWARD)
         return fail(err, "ranks have steps, lookups and iterations; nothing else"), NULL;
-    if (strcmp(o->sharding, "auto") == 0 && choose(t, o, setup, &opening, err)) return NULL;
     struct sharding cut;
     if (sharding_make(&cut, opening.sharding, NULL, setup->shapes, setup->num_tables, t->ranks,
                       t->nodes, err))
@@ -432,11 +406,6 @@ static int follow(struct member *m, struct transport *t, struct error *err) {
         transport_phase(t, "waiting for an order");
         if (transport_broadcast(t, 0, &o, sizeof o, err)) return -1;
         if (o.what == DO_EXIT) return 0;
-        struct machine machine;
-        if (o.what == DO_CALIBRATE) {
-            if (calibrate(t, o.threads, &machine, err)) return -1;
-            continue;
-        }
         if (o.what != DO_OPEN) {
             obey(m, t, &o, err); /* rank 0 knows of an error, and decides */
             continue;

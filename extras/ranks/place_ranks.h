@@ -10,29 +10,20 @@
  */
 #pragma once
 
-#include <stdio.h>
-
 #include "harness/measure/place.h"
 #include "extras/ranks/checkpoint.h"
-#include "extras/ranks/cost.h"
 #include "extras/ranks/transport.h"
 
 struct ranks_options {
-    const char *sharding; /* see sharding_make(); "auto": extras/ranks/planner.h chooses */
+    const char *sharding; /* see sharding_make(); extras/ranks/plan.py chooses one */
     bool all_rows;        /* see extras/ranks/route.h */
     bool
         overlap; /* tables in two groups: one is updated while the gradients of the other are on their way */
     bool staged; /* rows of devices travel through host memory, even if there is NCCL */
-    const struct machine
-        *machine; /* for the planner; NULL: it is measured, see extras/ranks/calibrate.h */
-    FILE *why;    /* where the planner gives its reasons; NULL: nowhere */
     /* The directory of a saved state, whose newest one fills the tables; NULL: initial values. Its seed
      * of roundings is that of the tables; rules and steps are the caller's, see ranks_loaded(). */
     const char *load;
 };
-
-/* Measures the machine with all ranks, see extras/ranks/calibrate.h. On rank 0. */
-int ranks_calibrate(struct transport *t, int threads, struct machine *out, struct error *err);
 
 /* On rank 0. */
 struct place *place_ranks_open(struct transport *t, const struct ranks_options *o,

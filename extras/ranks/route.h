@@ -21,7 +21,7 @@
  * Rows lie in host memory, or, after route_use_device(), in device memory, and so do their messages: then a kernel packs
  * and unpacks them, and transport.device exchanges them. Ids, lengths and the lists of rows are the host's in any case.
  *
- * The bytes of all this, before it runs: extras/ranks/formulas.h.
+ * The bytes of all this, before it runs: extras/ranks/rank_model.py.
  *
  * Not here: max pooling, and gradients of per-sample weights.
  */

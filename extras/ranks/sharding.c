@@ -29,8 +29,9 @@ static int read_kinds(struct sharding *s, const char *text, int32_t *place, stru
         const int kind = kind_of(at, length);
         long number = -1;
         if (kind < 0 && strcmp(text, "auto") == 0)
-            return fail(err, "sharding 'auto' needs a batch: a place of ranks plans it, or "
-                             "planner_plan()");
+            return fail(err,
+                        "sharding 'auto': extras/ranks/plan.py chooses the words; give what it "
+                        "prints");
         if (kind < 0)
             return fail(err,
                         "sharding '%.60s': there are table, row, row-modulo, column, table-row, "

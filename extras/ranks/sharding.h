@@ -58,7 +58,7 @@ struct sharding {
 
 /* text: the name of a kind; or as many names as there are tables, separated by commas. place: [num_tables] the rank of each table of kind table, the node of each
  * of kind table-row. NULL: as the words say, table@2 or table-row@1; all others largest first, each to the
- * rank (the node) that has the fewest bytes so far. extras/ranks/planner.h writes such words. */
+ * rank (the node) that has the fewest bytes so far. extras/ranks/plan.py writes such words. */
 int sharding_make(struct sharding *out, const char *text, const int32_t *place,
                   const struct table_shape *shapes, int32_t num_tables, int ranks, int nodes,
                   struct error *err);

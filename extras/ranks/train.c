@@ -181,11 +181,9 @@ static int train(const struct train *x, struct training *g, struct error *err) {
 
 static int train_on(const struct train *x, const struct workload *w, struct error *err) {
     const size_t tables = (size_t)w->num_tables;
-    struct row_index index[RING_MAX] = {{0}};
     const struct place_setup setup = {.shapes = w->tables,
                                       .num_tables = w->num_tables,
                                       .batches = w->batches,
-                                      .index = index,
                                       .ring = w->ring,
                                       .threads = x->options.threads,
                                       .seed = w->seed,
@@ -196,15 +194,11 @@ static int train_on(const struct train *x, const struct workload *w, struct erro
                          .taken = must_have(calloc(tables, sizeof *g.taken)),
                          .steps = must_have(calloc(tables, sizeof *g.steps))};
     int status = g.kernel ? 0 : -1;
-    for (int k = 0; status == 0 && k < w->ring; k++) {
-        status = batch_validate(&w->batches[k], err);
-        if (status == 0) index[k] = row_index_build(&w->batches[k]); /* the planner reads it */
-    }
+    for (int k = 0; status == 0 && k < w->ring; k++) status = batch_validate(&w->batches[k], err);
     if (status == 0)
         g.place = place_ranks_open(x->transport, &x->place, g.kernel->place, &setup, err);
     status = g.place ? train(x, &g, err) : -1;
     if (g.place) g.place->ops->close(g.place);
-    for (int k = 0; k < w->ring; k++) row_index_free(&index[k]);
     free(g.rules);
     free(g.taken);
     free(g.steps);
@@ -231,8 +225,7 @@ static int lead(void *ctx) {
 }
 
 int main(int argc, char **argv) {
-    struct train x = {
-        .steps = "1", .kernel = "cpu_fused", .place = {.sharding = "table", .why = stderr}};
+    struct train x = {.steps = "1", .kernel = "cpu_fused", .place = {.sharding = "table"}};
     x.transport = program_open(&argc, &argv);
     if (!x.transport) return EXIT_USAGE;
     x.argc = argc;

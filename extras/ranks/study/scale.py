@@ -1,27 +1,33 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 """Iterations on several ranks: measured on this machine and on nodes with shaped links, each beside the model of
-extras/ranks/cost.h; and where the best sharding changes on 8 to 16,384 ranks of a cluster, which is only modelled.
+extras/ranks/rank_model.py; and where the best sharding changes on 8 to 16,384 ranks of a cluster, only modelled.
 
-Reads the lines that extras/ranks/study/here.c and scale.c print, and writes OUTDIR/scale.md and two figures; --here and --map
-run these programs first, with mpirun.
+Reads lines of what was measured, and writes OUTDIR/scale.md and two figures; --build measures them first, with mpirun.
 """
 import json
+import math
 import os
 import re
 import subprocess
 import sys
+import tempfile
+
+import numpy as np
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path.insert(0, os.path.join(HERE, "..", "..", "..", "reports"))
+RANKS_FOLDER = os.path.join(HERE, "..")
+sys.path[:0] = [RANKS_FOLDER, os.path.join(HERE, "..", "..", "..", "reports")]
+import plan
 import program
+import rank_model as model
 from export import figure, grid, legend as key_of, names
-from parts import publish, this_machine
+from parts import CORES, publish, this_machine
 from plots import draw
 from program import Arguments, ResultError, read_lines, say, write_whole
+from results import load
 from style import BEFORE_COLOURS, COLOURS, STAGE_COLOURS, WHOLE_COLOUR, markdown_table, number
 
-RANKS_FOLDER = os.path.join(HERE, "..")
 BAGS = 4096  # of all ranks; in weak scaling, of each
 SPEC = ("workload here\n  tables 8\n  rows 100000\n  dim 64\n  batch {bags}\n  length fixed 8\n  ids zipf\n  alpha 1.05\n"
         "  rule adagrad\n")
@@ -29,6 +35,10 @@ NODES = 2  # with a shaped link between them
 FIT_REPS = 3  # times as many iterations of one rank: all predictions are made of them
 PARTS = ("ids", "lookup", "outputs", "gradients", "update")
 EXCHANGES = ("ids", "outputs", "gradients")
+KERNEL = "cpu_fused"
+COUNTERS = {"ids": ("exchange_ids_ms",), "lookup": ("forward_ms",), "outputs": ("exchange_output_ms",),
+            "gradients": ("exchange_gradient_ms",),
+            "update": ("plan_ms", "index_ms", "zero_ms", "reduce_ms", "update_ms")}  # lengths travel with the ids
 NOTHING = "nothing fits"
 DRAWN_ROWS = 10**7  # of a table, in the panels below the maps
 CHECK = {"ranks": 128, "rows": 10**7, "lookups": 8}  # the nearest point to the published one
@@ -38,10 +48,11 @@ TEXT = """`make scale` makes this page (extras/ranks/study/scale.md is a copy of
 
 {machine}. Ranks are processes of MPI with one thread each, bound to CPUs of their own; with more ranks than CPUs (*)
 they take turns, and their times show no speed-up. 8 tables of 100,000 rows of 64 floats, bags of 8 lookups (Zipf, alpha
-1.05), Adagrad, cpu_fused, cold caches, the better of two medians. Strong scaling: {bags} bags in all. Weak scaling: {bags} bags of each rank.
+1.05), Adagrad, cpu_fused, cold caches, medians. Strong scaling: {bags} bags in all. Weak scaling: {bags} bags of each
+rank.
 
-A prediction is made of the bytes of extras/ranks/formulas.h, links and local speeds that are calibrated with that number of
-ranks at work, and the local work of an iteration of **one** rank. So the rows of 1 rank are a fit, and all others are
+A prediction is made of the bytes of extras/ranks/rank_model.py, links and local speeds that are measured with that
+number of ranks at work, and the local work of an iteration of **one** rank. So the rows of 1 rank are a fit, and all others are
 predictions. Error: predicted / measured - 1. Parts are those of the slowest rank each.
 
 {errors}
@@ -99,53 +110,170 @@ def runs(args):
     return out
 
 
-def run_one(here, what, launch, bags, words):
-    """Lines of one run of mpirun, or one that says why there are none."""
-    done = subprocess.run([sys.executable, *launch, here, SPEC.format(bags=bags), *words], capture_output=True, text=True,
-                          check=False)
+def launched(words):
+    """What a program that launch.py or network.py starts prints to stdout."""
+    done = subprocess.run([sys.executable, *words], capture_output=True, text=True, check=False)
     if done.returncode < 0 or done.returncode > 128:
         raise KeyboardInterrupt
-    if done.returncode and "link" in what and done.stderr.startswith("network.py: "):
-        return [what | {"not_run": done.stderr.strip().splitlines()[-1].removeprefix("network.py: ")}]
     if done.returncode:
-        raise ResultError((done.stderr.strip().splitlines() or [f"{here} ended with status {done.returncode}"])[-1])
-    return [what | json.loads(line) for line in done.stdout.splitlines()]
+        silent = f"{words[-1]} ended with status {done.returncode}"
+        raise ResultError((done.stderr.strip().splitlines() or [silent])[-1])
+    return done.stdout
+
+
+def measure_cut(build, launch, folder, cut, reps):
+    """The sample with the median time of an iteration, and the speeds of all ranks together: a copy, rows, gathers."""
+    name, _, overlap = cut.partition("+")
+    launched([*launch, os.path.join(build, "extras/ranks/bench"), f"--spec={folder}/spec", f"--out={folder}",
+              f"--reps={reps}", "--modes=cold iteration", "--place=host", "--ring=1", "--threads=1",
+              f"--filter=/{KERNEL}/", f"--sharding={name}", *(["--overlap"] if overlap else [])])
+    result = load(os.path.join(folder, "bench.json"))
+    step, iteration = (result.groups(mode)[0].of(KERNEL) for mode in ("cold", "iteration"))
+    if not step or not iteration:
+        raise ResultError(f"{cut}: {KERNEL} was not measured")
+    return iteration.typical(), [1e9 * step.median(key) for key in ("copy_gbs", "rmw_gbs", "gather_gbs")]
+
+
+def ms_of(sample, part):
+    return sum(sample.get(counter) or 0.0 for counter in COUNTERS[part])
+
+
+def predict(machine, batch, cut, ranks, fit):
+    """The cost of a sharding, tables dealt in turn, with the local work that a fit says."""
+    on_node = ranks // machine.nodes
+    needs = [{cut: model.counted_need(cut, batch, table, ranks, on_node)} for table in batch.tables]
+    machine.reached, machine.grouping = fit["reached"], fit["grouping"] / machine.gather
+    dealt = plan.Plan(machine, ranks, needs)
+    dealt.start(cut)
+    return dealt.cost()
+
+
+def fit_of(machine, batch, cut, sample):
+    """The local work of one rank beside the calibrated speeds: shares of them by stage, and the bytes in caches that
+    are gathered while a step groups one lookup. It makes the prediction of one rank right."""
+    grouping = 1e-3 * sum(sample.get(c) or 0.0 for c in ("plan_ms", "index_ms"))
+    expected = predict(machine, batch, cut, 1, {"reached": {}, "grouping": 0.0}).stages
+    expected["ids"] += expected["lengths"]
+    reached = {part: expected[part] / (1e-3 * ms_of(sample, part) - grouping * (part == "update")) for part in PARTS
+               if ms_of(sample, part) > 0 and expected[part] > 0}
+    lookups = sum(len(f.ids) for table in batch.tables for f in table.features)
+    return {"reached": reached | {"lengths": reached["ids"]}, "grouping": grouping * machine.gather / lookups}
+
+
+def measure_run(args, what, launch, bags, wanted, fits):
+    """Lines of all cuts with that number of ranks, or one that says why there are none. Fills fits with one rank."""
+    ranks, nodes, lines = int(launch[-1]), NODES if "link" in what else 1, []
+    with tempfile.TemporaryDirectory() as folder:
+        write_whole(os.path.join(folder, "spec"), SPEC.format(bags=bags))
+        embfuse, links = (os.path.join(args.build, name) for name in ("embfuse", "extras/ranks/study/links"))
+        subprocess.run([embfuse, "gen", os.path.join(folder, "spec"), "--out", os.path.join(folder, "b")], check=True,
+                       stdout=subprocess.DEVNULL)
+        batch = plan.read_batch(os.path.join(folder, "b"), plan.read_rules(embfuse))
+        try:
+            links = model.links_of(json.loads(launched([*launch, links])))
+        except ResultError as e:
+            if "link" in what and str(e).startswith("network.py: "):
+                return [what | {"not_run": str(e).removeprefix("network.py: ")}]
+            raise
+        for cut in wanted:
+            name = cut.partition("+")[0]
+            reps = int(args.reps) * (1 if name in fits else FIT_REPS)
+            sample, speeds = measure_cut(args.build, launch, folder, cut, reps)
+            machine = model.Machine(nodes, links, *(speed / ranks for speed in speeds), math.inf)
+            if ranks == 1:
+                fits[name] = fit_of(machine, batch, name, sample)
+            predicted = predict(machine, batch, name, ranks, fits[name])
+            sent = sum(sample.get(f"exchange_{x}_sent_mib") or 0.0 for x in ("ids", "output", "gradient"))
+            lines.append(what | {
+                "ranks": ranks, "nodes": nodes, "cpus": CORES, "sharding": name, "overlap": cut != name, "bags": bags,
+                "measured": 1e-3 * sample.ms, "measured_stages": {p: 1e-3 * ms_of(sample, p) for p in PARTS},
+                "predicted": predicted.seconds, "stages": predicted.stages, "links": links,
+                "sent": round(sent * 2**20)})
+    return lines
 
 
 def measure(args):
     """Writes all lines."""
-    cuts, fit, lines, todo = args.sharding.split(), {}, [{"machine": this_machine()}], runs(args)
+    cuts, fits, lines, todo = args.sharding.split(), {}, [{"machine": this_machine()}], runs(args)
+    if unknown := set(cuts) - set(model.KINDS):
+        raise ResultError(f"SHARDING: '{unknown.pop()}' is none of {' '.join(model.KINDS)}")
     for i, (what, launch, bags) in enumerate(todo, 1):
         say(f"run {i} of {len(todo)}: {' '.join(launch[1:])}, {bags} bags")
-        wanted = [c + o for c in cuts for o in (("", "+overlap") if "link" in what else ("",))]
-        found = run_one(args.here, what, launch, bags,
-                        [str(int(args.reps) * (1 if fit else FIT_REPS)), *(f"{c}={fit[c.partition('+')[0]]}" if fit else c for c in wanted)])
-        fit = fit or {x["sharding"]: x["fit"] for x in found}
-        lines += found
-    there = subprocess.run([args.map], capture_output=True, text=True, check=True).stdout
+        lines += measure_run(args, what, launch, bags,
+                             [c + o for c in cuts for o in (("", "+overlap") if "link" in what else ("",))], fits)
     os.makedirs(os.path.dirname(os.path.abspath(args.lines)), exist_ok=True)
-    write_whole(args.lines, "".join(json.dumps(x) + "\n" for x in lines) + there)
+    write_whole(args.lines, "".join(json.dumps(x) + "\n" for x in lines))
+
+
+# --- a cluster, modelled
+# The tables, all alike, of DLRM-DCNv2 in MLPerf: 26 features, 128 columns, fp16 on the wire; fp32 rows. Nodes of H100.
+FEATURES, DIM, RANK_BAGS, ON_NODE, RANKS_MOST = 26, 128, 1024, 8, 16384
+# Ways on the map: kinds of the suite, and flows of other systems.
+WAYS = {"table": "table", "row": "row", "row, all-gather": "row", "column": "column",
+        "table-row, two hops": "table-row", "data, sparse": "data", "data, all-reduce": "data"}
+
+
+def two_hops(m):
+    """Output and gradient of rows over a node: summed in the node, then one copy to each other node, and back
+    (TorchRec's reduce-scatter and all-to-all; for the backward all-to-all and all-gather)."""
+    (near, near_speed), (far, far_speed), size = *m.links, FEATURES * RANK_BAGS * DIM * 2
+    return (m.call + near * (ON_NODE - 1) + size * (ON_NODE - 1) / near_speed + (m.call if m.nodes > 1 else 0) +
+            far * (m.nodes - 1) + size * (m.nodes - 1) / m.nodes / far_speed)
+
+
+def all_reduce(m, ranks, rows, lookups):
+    """Stages with an all-reduce of gradients of all rows: 2 (W-1)/W of them over the slowest link, in 2 log2(W)
+    messages; and a pass over them to clear, to add and to apply."""
+    size, slowest = FEATURES * rows * DIM * 2, m.links[1 if m.nodes > 1 else 0][1]
+    return {"lengths": 0.0, "ids": 0.0,
+            "gradients": m.call + 2 * math.log2(ranks) * m.links[1][0] + 2 * (ranks - 1) / ranks * size / slowest,
+            "update": (FEATURES * RANK_BAGS * lookups * DIM * 2 / m.gather + 2 * size / m.copy +
+                       4 * FEATURES * rows * DIM * 4 / m.rows)}
+
+
+def modelled(way, ranks, rows, lookups):
+    """A point of the map."""
+    kind, m = WAYS[way], model.Machine(ranks // ON_NODE, **model.H100)
+    table = model.Table(rows, DIM, [], states=4)
+    batch = model.Batch(RANK_BAGS * ranks, [], id_bytes=4, element=2)
+    needed = model.expected_need(kind, batch, table, ranks, ON_NODE, lookups, way == "row, all-gather")
+    on_ranks = np.zeros((ranks, model.COLUMNS))
+    for t in range(FEATURES):
+        model.put(on_ranks, needed, t % model.places_of(kind, ranks, ON_NODE))
+    cost = model.cost(m, on_ranks)
+    if kind == "table-row":
+        cost.stages["outputs"] = cost.stages["gradients"] = two_hops(m)
+    if way == "data, all-reduce":  # a gradient of all rows lies beside them
+        cost.stages |= all_reduce(m, ranks, rows, lookups)
+        cost.lacks = max(0.0, on_ranks[0, model.MEMORY] + FEATURES * rows * DIM * 2 - m.memory) * ranks
+    return {"ranks": ranks, "rows": rows, "lookups": lookups, "sharding": way, "seconds": sum(cost.stages.values()),
+            "lacks": float(cost.lacks), "stages": cost.stages}
+
+
+def cluster():
+    numbers = [ON_NODE * 2**k for k in range(int(math.log2(RANKS_MOST // ON_NODE)) + 1)]
+    return [modelled(way, ranks, 10**e, lookups)
+            for lookups in (1, 8, 64) for ranks in numbers for e in range(3, 10) for way in WAYS]
 
 
 # --- what came out
 def read(path):
-    """(machine, lines of this machine, lines of the map)"""
-    name, here, there = [], [], []
+    """(machine, lines of this machine)"""
+    name, here = [], []
 
     def take(x):
         if "machine" in x:
             name.append(x["machine"])
             return
-        of_map = "lookups" in x
-        needed = ("rows", "lookups", "seconds", "lacks") if of_map else ("measured", "predicted", "cpus", "sent")
-        if "not_run" not in x and (any(not isinstance(x[k], (int, float)) for k in (*needed, "ranks")) or not x["sharding"]):
+        numbers = ("ranks", "measured", "predicted", "cpus", "sent")
+        if "not_run" not in x and (any(not isinstance(x[k], (int, float)) for k in numbers) or not x["sharding"]):
             raise ValueError("a number is missing")
-        (there if of_map else here).append(x)
+        here.append(x)
 
     read_lines(path, "scale", take)
-    if not here or not there or not name:
-        raise ResultError(f"{path}: no lines of this machine, or none of the map; run make scale")
-    return name[0], here, there
+    if not here or not name:
+        raise ResultError(f"{path}: no lines of this machine; run make scale")
+    return name[0], here
 
 
 def error(measured, predicted):
@@ -158,7 +286,7 @@ def percent(x):
 
 def ms(x, stages, parts):
     """Lengths travel with the ids."""
-    return 1e3 * sum(x[stages][p] + (x[stages]["lengths"] if p == "ids" else 0) for p in parts)
+    return 1e3 * sum(x[stages][p] + (x[stages].get("lengths", 0) if p == "ids" else 0) for p in parts)
 
 
 def ranks_of(x):
@@ -204,8 +332,8 @@ def links_table(lines, overlapped):
 def speed_text(lines):
     """What the links gave."""
     seen = {(x["link"], x["ranks"]): x for x in lines}
-    return "; ".join(f"{link} with {ranks} ranks: {number(x['speed'][1] / 1e6)} MB/s and {number(1e6 * x['alpha'][1])} us a "
-                     "message of each rank" for (link, ranks), x in seen.items())
+    return "; ".join(f"{link} with {ranks} ranks: {number(x['links'][1][1] / 1e6)} MB/s and "
+                     f"{number(1e6 * x['links'][1][0])} us a message of each rank" for (link, ranks), x in seen.items())
 
 
 def links_text(lines):
@@ -302,18 +430,18 @@ def picture(there, best, stem):
 
 def main():
     parser = Arguments(__doc__)
-    parser.add_argument("lines", metavar="LINES", help="the lines of the programs")
+    parser.add_argument("lines", metavar="LINES", help="what was measured")
     parser.add_argument("outdir", metavar="OUTDIR")
-    parser.add_argument("--here", metavar="PROGRAM", help="first measure LINES with this program and that of --map")
-    parser.add_argument("--map", metavar="PROGRAM")
+    parser.add_argument("--build", metavar="FOLDER", help="first measure LINES with the programs of this folder")
     parser.add_argument("--ranks", default="1 2 4 8", metavar="LIST", help="numbers of ranks (1 2 4 8)")
     parser.add_argument("--links", default="", metavar="LIST", help="rates of links between nodes: 1gbit 10gbit; needs root")
     parser.add_argument("--sharding", default="table row row-modulo column data", metavar="LIST")
     parser.add_argument("--reps", default="9", help="iterations; the median counts (9)")
     args = parser.parse_args()
-    if args.here:
+    if args.build:
         measure(args)
-    name, here, there = read(args.lines)
+    name, here = read(args.lines)
+    there = cluster()
     best = cells(there)
     point = best.get((CHECK["lookups"], CHECK["ranks"], CHECK["rows"]))
     scaling = [x for x in here if "scaling" in x]

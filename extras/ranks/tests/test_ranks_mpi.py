@@ -22,7 +22,7 @@ def bench(ranks, out, *options):
 def test_results_are_right_and_bytes_are_counted(folder):
     """On threads extras/ranks/tests/test_ranks.c runs all shardings, with all kernels. Row-wise with all rows, as TorchRec's
     all-gather, each rank sends its bags' rows to every other rank."""
-    for ranks, cut, *more in ((3, "row", "--all-rows"), (2, "auto")):
+    for ranks, cut, *more in ((3, "row", "--all-rows"), (2, "table")):
         out = os.path.join(folder, cut)
         done = bench(ranks, out, f"--sharding={cut}", *more, "--modes=cold iteration", "--rule=adagrad forward",
                      "--filter=cpu_(fused|lookup)")
@@ -68,6 +68,7 @@ def test_ranks_that_cannot_go_on_end_the_run_in_one_line(folder):
 def test_bad_words_are_refused(folder):
     launched.refused(bench(0, folder), 1, "launch.py: -np 0: at least 1 rank\n")
     for words, said in ((["--sharding=rows", "--rule=adagrad"], "sharding 'rows': there are table, row"),
+                        (["--sharding=auto", "--rule=adagrad"], "extras/ranks/plan.py chooses the words"),
                         (["--sharding=column", "--rule=rowwise_adagrad", "--filter=cpu_fused"],
                          "its rule works on whole rows")):
         done = bench(2, folder, *words)

@@ -1,0 +1,203 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Chooses how each table is cut and where it lies, by memory and modelled time, and prints the words for --sharding.
+
+    build/embfuse gen datasets/standard.spec --workload NAME --out b
+    extras/ranks/launch.py -np 4 build/extras/ranks/study/links >links.json
+    extras/ranks/plan.py b --ranks=4 --links=links.json --copy=20 --rows=9 --gather=40 --memory=8
+
+The expectation comes from the batch b, so hot rows at the beginning of a table count against blocks of rows. Speeds are
+those of one rank while all are at work: copy_gbs, rmw_gbs and gather_gbs of a result of bench over the number of ranks.
+What is not given is that of an H100 (extras/ranks/rank_model.py has the numbers and the model). Reasons go to stderr.
+
+The search is HugeCTR's loop (samples/dlrm/sharding/planner.py), with every kind of cut as a split: the most expensive
+tables first, each is taken out and put back in the best way and place, until nothing gains. It starts from an empty
+plan and from every kind of cut for all tables, so the plan is never worse than these by its own cost.
+"""
+import json
+import os
+import subprocess
+import sys
+
+import numpy as np
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path[:0] = [HERE, os.path.join(HERE, "..", "..", "reports")]
+import program
+import rank_model as model
+from program import Arguments, ResultError
+
+ROUNDS = 20
+SAME = 1e-9  # sums of floats in another order are no difference
+BYTES = {"fp32": 4, "bf16": 2, "fp16": 2, "fp8": 1}
+
+
+# --- the search
+def better(a, b):
+    """What fits is better, then what takes less time, then what leaves more idle."""
+    if b is None or abs(a.lacks - b.lacks) > SAME * max(a.lacks, b.lacks):
+        return b is None or a.lacks < b.lacks
+    if abs(a.seconds - b.seconds) > SAME * b.seconds:
+        return a.seconds < b.seconds
+    return a.mean < (1 - SAME) * b.mean
+
+
+class Plan:
+    """needs: of each table, {kind: what its parts need}. words: (kind, place) of each table, or None."""
+
+    def __init__(self, machine, ranks, needs, ring=1):
+        self.machine, self.ranks, self.needs, self.ring = machine, ranks, needs, ring
+        self.load, self.words = np.zeros((ranks, model.COLUMNS)), [None] * len(needs)
+
+    def cost(self):
+        return model.cost(self.machine, self.load, self.ring)
+
+    def move(self, t, word):
+        """Takes table t out, and puts it there; None: nowhere."""
+        for sign, at in ((-1, self.words[t]), (1, word)):
+            if at:
+                model.put(self.load, sign * self.needs[t][at[0]], at[1])
+        self.words[t] = word
+
+    def places(self, kind):
+        return range(model.places_of(kind, self.ranks, self.ranks // self.machine.nodes))
+
+    def best(self, t, kinds):
+        """(cost, word) of the best place of table t in these kinds of cut; it stays where it is."""
+        before, found = self.words[t], (None, None)
+        for word in ((kind, place) for kind in kinds for place in self.places(kind)):
+            self.move(t, word)
+            cost = self.cost()
+            if better(cost, found[0]):
+                found = cost, word
+        self.move(t, before)
+        return found
+
+    def improve(self, t):
+        cost, word = self.best(t, self.needs[t])
+        gains = not self.words[t] or better(cost, self.cost())
+        if gains:
+            self.move(t, word)
+        return gains
+
+    def start(self, kind):
+        """Every table in this kind of cut, where it can be, places in turn; all others nowhere."""
+        for t, needed in enumerate(self.needs):
+            self.move(t, (kind, t % len(self.places(kind))) if kind in needed else None)
+
+    def search(self):
+        """Finds the best plan, and returns its cost."""
+        alone = [self.best(t, needed)[0].seconds for t, needed in enumerate(self.needs)]
+        found, words = None, None
+        for kind in ("", *model.KINDS):
+            self.start(kind)
+            for _ in range(ROUNDS):
+                if not any([self.improve(t) for t in sorted(range(len(alone)), key=lambda t: -alone[t])]):
+                    break
+            if better(self.cost(), found):
+                found, words = self.cost(), list(self.words)
+        for t, word in enumerate(words):
+            self.move(t, word)
+        return found
+
+
+# --- what is read
+def read_batch(prefix, rules):
+    """A batch of `embfuse gen` as the model wants it. rules: {name: its entry in `embfuse list --json`}."""
+    try:
+        ids, offsets = (np.load(f"{prefix}.{what}.npy") for what in ("ids", "offsets"))
+        with open(prefix + ".batch", encoding="utf-8") as file:
+            lines = [line.split() for line in file if not line.startswith("#")]
+        head, tables = {words[0]: words[1] for words in lines}, []
+        bags = int(head["bags"])
+        for first, *words in lines:
+            said = dict(zip(words[::2], words[1::2]))
+            if first == "table":
+                rule, size = rules[said["rule"]], BYTES[said["weight_type"]]
+                momenta = len(rule["momenta"])
+                states = 4 * (rule["elem_states"] - momenta) + BYTES[said["momentum_type"]] * momenta
+                tables.append(model.Table(
+                    int(said["rows"]), int(said["dim"]), [], size, states, 4 * rule["row_states"],
+                    bool(rule["row_states"] or rule["reduces"] or (said["rounding"] == "stochastic" and size < 4))))
+            elif first == "feature":
+                at, number = offsets[:bags + 1], int(said["table"])
+                tables[number].features.append(model.Feature(said["pooling"], at - at[0], ids[at[0]:at[-1]]))
+                offsets = offsets[bags:]
+    except (OSError, ValueError, IndexError, KeyError) as e:
+        raise ResultError(f"{prefix}: no batch of embfuse gen ({e})") from None
+    return model.Batch(bags, tables, ids.itemsize + 4 * int(head["weighted"]), BYTES[head["grad_type"]])
+
+
+def read_rules(embfuse):
+    try:
+        said = subprocess.run([embfuse, "list", "--json"], capture_output=True, text=True, check=True).stdout
+        return {rule["name"]: rule for rule in json.loads(said)["rules"]}
+    except (OSError, subprocess.CalledProcessError, ValueError) as e:
+        raise ResultError(f"{embfuse} list --json: {e}; 'make' builds it") from None
+
+
+def read_links(path):
+    """(alpha, speed) of the node and of the network."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            return model.links_of(json.load(file))
+    except (OSError, ValueError, AttributeError) as e:
+        raise ResultError(f"{path}: no line of extras/ranks/study/links ({e})") from None
+
+
+# --- what is said
+def word_text(word):
+    return f"{word[0]}@{word[1]}" if word[0] in ("table", "table-row") else word[0]
+
+
+def explain(plan, cost, batch):
+    """One line for each table: the choice, and what the best of every other kind would cost."""
+    for t, (table, word) in enumerate(zip(batch.tables, plan.words)):
+        others = []
+        for kind in model.KINDS:
+            if kind in plan.needs[t] and kind != word[0]:
+                other = plan.best(t, [kind])[0]
+                others.append(f"{kind} lacks {other.lacks / 1e6:.1f} MB" if other.lacks > cost.lacks else
+                              f"{kind} {100 * (other.seconds / cost.seconds - 1):+.1f} %")
+        yield f"table {t}, {table.rows} rows x {table.dim}: {word_text(word)}; instead " + ", ".join(others)
+    stages = ", ".join(f"{name} {1e3 * s:.3g} ms" for name, s in cost.stages.items())
+    yield f"predicted: {1e3 * cost.seconds:.3g} ms for an iteration: {stages}"
+
+
+def main():
+    parser = Arguments(__doc__)
+    h100 = model.H100
+    parser.add_argument("batch", metavar="PREFIX", help="--out of embfuse gen")
+    parser.add_argument("--ranks", type=int, required=True)
+    parser.add_argument("--nodes", type=int, default=1)
+    parser.add_argument("--links", metavar="FILE", help="what extras/ranks/study/links has printed")
+    for name, unit in (("copy", 1e9), ("rows", 1e9), ("gather", 1e9), ("memory", 2**30)):
+        parser.add_argument(f"--{name}", type=float, default=h100[name] / unit,
+                            metavar="GB/s" if unit == 1e9 else "GiB")
+    parser.add_argument("--ring", type=int, default=1, help="batches that are held at once (1)")
+    parser.add_argument("--all-rows", action="store_true", help="as the option of bench")
+    parser.add_argument("--leave", default="", metavar="LIST", help="kinds of cut not to use")
+    parser.add_argument("--embfuse", default=os.path.join(HERE, "..", "..", "build", "embfuse"), metavar="PROGRAM")
+    args = parser.parse_args()
+    if args.nodes < 1 or args.ranks < 1 or args.ranks % args.nodes or args.ring < 1:
+        parser.error("--ranks is a multiple of --nodes, and all are at least 1")
+    machine = model.Machine(args.nodes, read_links(args.links) if args.links else h100["links"], args.copy * 1e9,
+                            args.rows * 1e9, args.gather * 1e9, args.memory * 2**30, 0 if args.links else h100["call"])
+    batch = read_batch(args.batch, read_rules(args.embfuse))
+    unwanted = {*args.leave.split(), *(("table-row",) if args.nodes == 1 else ())}
+    on_node = args.ranks // args.nodes
+    needs = [{kind: model.counted_need(kind, batch, table, args.ranks, on_node, args.all_rows) for kind in model.KINDS
+              if kind not in unwanted and not (kind == "column" and table.whole_rows)} for table in batch.tables]
+    if not all(needs):
+        raise ResultError("--leave leaves a table no kind of cut")
+    plan = Plan(machine, args.ranks, needs, args.ring)
+    cost = plan.search()
+    if cost.lacks:
+        raise ResultError(f"no sharding fits into {args.memory:g} GiB of each rank: the best one found lacks "
+                          f"{cost.lacks:.0f} bytes on all ranks; take more ranks, or smaller tables")
+    print("\n".join(explain(plan, cost, batch)), file=sys.stderr)
+    print(",".join(map(word_text, plan.words)))
+
+
+if __name__ == "__main__":
+    program.run(main)
