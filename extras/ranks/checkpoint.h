@@ -1,29 +1,25 @@
 /* SPDX-License-Identifier: MIT
  *
- * Sharded tables in the files of embfuse_save(): whole tables, as one process writes them (extras/library/README.md). So neither
- * the number of ranks nor the sharding matters: any of them, and embfuse_load(), read what any of them has written.
+ * Sharded tables in the files of embfuse_save(): whole tables, as one process writes them
+ * (extras/library/README.md). So neither the number of ranks nor the sharding matters: any of them, and
+ * embfuse_load(), read what any of them has written.
  *
- * A save. Rank 0 makes the folder and the files with their heads. Every rank writes the rows of its shards to their
- * places, and syncs each file; of tables that every rank has, one rank writes its copy. When all ranks have done so,
- * each file is read back whole by one rank, for its checksum. Rank 0 writes the manifest and renames the folder. A
- * rank that fails or dies before that leaves the states that were there.
+ * A save. Rank 0 gathers the rows, a chunk at a time, and writes and commits them by the library's own functions. A
+ * rank that fails or dies before the commit leaves the states that were there.
  *
- * A load. Rank 0 lists the states, newest first. Each file is read whole by one rank, which compares its checksum; a
- * state that is damaged is passed over, as in embfuse_load(). Then every rank reads its rows alone. Nobody compares a
- * checksum that time: a file that changes between the two is not noticed, as it is in one process.
+ * A load. Rank 0 finds the newest state whose files are whole. Then every rank reads its rows alone. No rank compares
+ * a checksum that time: a file that changes between the two is not noticed. Rows that lie apart in a file
+ * (row-modulo, column) cost a system call each.
  *
- * So a file's checksum costs one rank the time to read it: checksums of many files run on many ranks at once, that of
- * one huge table on one. Rows that lie apart in a file (row-modulo, column) cost a system call each.
- *
- * All ranks see one file system. Memory: 4 MiB, or a row, of each array.
+ * So one rank writes all bytes of a state, and reads them before a load. All ranks see one file system. Memory: 4 MiB,
+ * or a row.
  */
 #pragma once
 
 #include "extras/library/state.h"
+#include "harness/measure/place.h"
 #include "extras/ranks/sharding.h"
 #include "extras/ranks/transport.h"
-
-struct group;
 
 /* A state that is loaded. */
 struct checkpoint {
@@ -41,8 +37,7 @@ void checkpoint_close(struct checkpoint *c);
 int checkpoint_read(const struct checkpoint *c, const struct sharding *s, int rank,
                     const struct table_shape *local, struct table_set *own, struct error *err);
 
-/* Saves the tables of all groups. On rank 0, state has their shapes and rules, the steps taken and the seed, and
- * *number receives the number of the new state; NULL elsewhere. Collective. */
-int checkpoint_save(struct transport *t, const struct group *groups, int num_groups,
-                    const struct table_shape *shapes, int32_t num_tables, const char *directory,
-                    const struct state *state, int64_t *number, struct error *err);
+/* Saves the tables of a place of ranks. state: their shapes and rules, the steps taken and the seed; its files are
+ * filled in. *number receives the number of the new state. On rank 0. */
+int checkpoint_save(struct place *p, const char *directory, struct state *state, int64_t *number,
+                    struct error *err);

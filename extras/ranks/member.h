@@ -19,7 +19,6 @@ enum what {
     DO_RESTORE,
     DO_ROWS, /* rows begin .. end-1 of a table go to rank 0 */
     DO_INTACT,
-    DO_SAVE, /* the tables, to files */
     DO_CLOSE,
     DO_EXIT, /* no more orders */
 };

@@ -362,24 +362,16 @@ const struct checkpoint *ranks_loaded(const struct place *p) {
     return *m->opening.load ? &m->loaded : NULL;
 }
 
-static int save(struct member *m, const char *directory, const struct state *state, int64_t *number,
-                struct error *err) {
-    return checkpoint_save(m->transport, m->groups, m->num_groups, m->shapes, m->opening.num_tables,
-                           directory, state, number, err);
-}
-
 int ranks_save(struct place *p, const char *directory, const struct rule *rules,
                const int64_t *steps, uint64_t seed, int64_t *number, struct error *err) {
     struct ranks *r = ranks_of(p);
-    struct order o = {.what = DO_SAVE};
     struct state state = {.seed = seed, .num_tables = r->setup.num_tables};
     state.tables = must_have(calloc((size_t)state.num_tables, sizeof *state.tables));
     for (int32_t t = 0; t < state.num_tables; t++)
         state.tables[t] =
             (struct state_table){.shape = r->setup.shapes[t], .rule = rules[t], .steps = steps[t]};
-    r->member.transport->channel = CHANNEL_CONTROL;
-    int status = transport_broadcast(r->member.transport, 0, &o, sizeof o, err);
-    if (status == 0) status = save(&r->member, directory, &state, number, err);
+    transport_phase(r->member.transport, "saving");
+    const int status = checkpoint_save(p, directory, &state, number, err);
     free(state.tables);
     return status;
 }
@@ -391,7 +383,6 @@ static int obey(struct member *m, struct transport *t, const struct order *o, st
     struct reply reply;
     const bool steps = o->what == DO_RUN || o->what == DO_TIME || o->what == DO_PARTS;
     if (o->what == DO_CLOSE) return member_close(m), 1;
-    if (o->what == DO_SAVE) return save(m, NULL, NULL, NULL, err);
     const size_t bytes = (size_t)m->opening.num_tables * sizeof *m->steps;
     t->channel = CHANNEL_CONTROL;
     if (steps && transport_broadcast(t, 0, m->steps, bytes, err)) return -1;
