@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * A parameter server. The first ranks of a transport are servers and have the shards of the tables; the others are
- * workers and have bags. In a clock a worker pulls the rows that its bags look up, runs a forward, makes a gradient
- * of the outputs, merges it by rows, and pushes rows and gradients. A server applies pushes by a step
+ * A parameter server. The first ranks of a transport are servers: server s of S has rows s, s + S, ... of each table.
+ * The others are workers and have bags. In a clock a worker pulls the rows that its bags look up, runs a forward,
+ * makes a gradient of the outputs, merges it by rows, and pushes rows and gradients. A server applies pushes by a step
  * kernel. (As ps-lite, BytePS and Paddle Fleet; without Fleet's geo mode.)
  *
  *   staleness 0         synchronous: pushes of a clock are added in the order of the workers, in one step of the rule
@@ -23,23 +23,14 @@
 
 #include "extras/library/embfuse.h"
 #include "harness/workload/tables.h"
-#include "extras/ranks/sharding.h"
 #include "extras/ranks/transport.h"
 
 enum { STALENESS_ANY = -1, DISTANCES = 1024 };
 
-/* Numbers of workers, in the order in which a server has handled their messages. */
-struct arrivals {
-    int32_t *worker;
-    int64_t count;
-};
-
-/* The same on all ranks, but for threads and arrivals. It outlives servers and workers. */
+/* The same on all ranks. It outlives servers and workers. */
 struct server_setup {
     int servers;
-    const char
-        *sharding; /* over the servers: table, row or row-modulo, or one of these for each table */
-    const struct table_shape *shapes; /* whole tables */
+    const struct table_shape *shapes; /* whole tables, with a row for each server at least */
     const struct rule *rules;         /* [num_tables] */
     int32_t num_tables;
     uint64_t seed; /* of initial values */
@@ -47,22 +38,15 @@ struct server_setup {
     const struct kernel *step;               /* of the servers */
     const struct kernel *forward, *gradient; /* of the workers; the gradient is merged */
     int threads;
-    double
-        patience; /* seconds; a worker gives up when its server has said nothing for so long. 0: never */
     /* Which rows train: see embfuse_admit_ids(). Kind, threshold, probability and seed count, the rest is the
      * server's. A touch is a pull of the row; a row is pulled once per clock of a worker. NULL: all */
     const struct embfuse_admission *admission;
-    struct arrivals
-        *record; /* of this server, filled in; .worker is freed by the caller. NULL: not wanted */
-    const struct arrivals *replay; /* messages are handled in this order; NULL: as they come */
 };
 
 /* --- servers */
 
 struct server_report {
-    int64_t pulls, pushes, rows,
-        refused; /* handled; rows applied; rows that a pull asked for in vain */
-    int64_t steps;
+    int64_t pulls, pushes, rows; /* handled; rows applied */
     int64_t versions[DISTANCES]; /* pushes by distance in versions; the last one: or more */
     int64_t clocks[DISTANCES];   /* pulls by distance in clocks */
 };
@@ -74,19 +58,20 @@ int server_open(struct server **out, struct transport *t, const struct server_se
                 struct error *err);
 /* Handles messages until all workers have ended. */
 int server_serve(struct server *s, struct error *err);
-/* The tables of this server. shards: receives what each of them is of a whole table; or NULL. */
-struct table_set *server_tables(struct server *s, const struct shard **shards);
+/* The tables of this server. */
+struct table_set *server_tables(struct server *s);
 struct server_report server_report(const struct server *s);
 void server_close(struct server *s);
 
 /* --- workers */
 
-/* Turns output rows into gradient rows, in place. local: the worker's batch, whose ids are row numbers of its small tables. */
+/* Turns output rows into gradient rows, in place. local: the worker's batch, whose ids are row numbers of its small
+ * tables. */
 typedef void worker_gradient(void *ctx, const struct batch *local, void *rows);
 
 struct worker_report {
-    int64_t clocks, pulled, pushed; /* rows */
-    int64_t lookups, refused;       /* lookups of rows that are not admitted count as padding */
+    int64_t clocks, pushed;   /* pushed: rows */
+    int64_t lookups, refused; /* lookups of rows that are not admitted count as padding */
 };
 
 struct worker;
@@ -97,8 +82,6 @@ int worker_open(struct worker **out, struct transport *t, const struct server_se
 /* One clock with a batch: pull, forward, gradient, push. */
 int worker_clock(struct worker *w, const struct batch *in, worker_gradient *gradient, void *ctx,
                  struct error *err);
-/* The version of a server's tables at the last pull. */
-int64_t worker_version(const struct worker *w, int server);
 struct worker_report worker_report(const struct worker *w);
 /* Tells the servers that no more clocks come. */
 int worker_end(struct worker *w, struct error *err);

@@ -87,10 +87,9 @@ int transport_send(struct transport *t, int to, int tag, const void *data, size_
 
 int transport_receive(struct transport *t, int from, int tag, void **data, struct message *out,
                       struct error *err) {
-    const bool patient = t->patience > 0;
-    if (!patient) waits(t);
+    waits(t);
     const int status = t->ops->receive(t, from, tag, data, out, err);
-    if (!patient) waits(t);
+    waits(t);
     if (status) return -1;
     if (out->from != t->rank) t->bytes[t->channel].received += (int64_t)out->bytes;
     return 0;

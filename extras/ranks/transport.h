@@ -20,7 +20,7 @@
 #include "harness/error.h"
 #include "kernels/kernel.h"
 
-enum { ANY_RANK = -1, NOBODY = -2 };
+enum { ANY_RANK = -1 };
 
 /* Exit status of a program: a rank died, stopped answering, failed in an exchange, or lacks memory. */
 enum { EXIT_LOST = 4 };
@@ -64,8 +64,7 @@ struct transport_ops {
     /* send() may return before the message is received: it has a copy. */
     int (*send)(struct transport *t, int to, int tag, const void *data, size_t bytes,
                 struct error *err);
-    /* Waits for the next message with this tag; from may be ANY_RANK. *data: malloc'ed. If none comes within
-     * `patience`, out->from is NOBODY and *data is NULL. */
+    /* Waits for the next message with this tag; from may be ANY_RANK. *data: malloc'ed. */
     int (*receive)(struct transport *t, int from, int tag, void **data, struct message *out,
                    struct error *err);
     /* Ends the other ranks too, soon, as if this one died. NULL where ranks are processes. */
@@ -78,7 +77,6 @@ struct transport {
     int rank, ranks;
     int node, nodes; /* of this rank; ranks of a node follow one another, equally many on each */
     enum channel channel; /* of the calls that come */
-    double patience;      /* seconds that a receive waits; 0: as long as it takes */
     struct transport_bytes bytes[CHANNELS];
     const char *phase; /* what the rank does now, for a message if it stops; never NULL */
     void (*show)(const char *phase); /* who keeps it in case the rank dies; NULL: nobody */

@@ -8,7 +8,6 @@
 #include <mpi.h>
 
 #include <limits.h>
-#include <sched.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -124,33 +123,18 @@ static int post(struct transport *t, int to, int tag, const void *data, size_t b
                  "send", err);
 }
 
-/* Waits for a message and takes hold of it; *come: 0 if none came in time. */
-static int find(struct transport *t, int from, int tag, int *come, MPI_Message *message,
-                MPI_Status *status, struct error *err) {
-    struct over_mpi *m = mpi_of(t);
-    if (t->patience <= 0)
-        return check(m, MPI_Mprobe(from, tag, m->world, message, status), "receive", err);
-    const double end = MPI_Wtime() + t->patience;
-    for (*come = 0; !*come && MPI_Wtime() < end;) {
-        if (check(m, MPI_Improbe(from, tag, m->world, come, message, status), "receive", err))
-            return -1;
-        if (!*come) sched_yield();
-    }
-    return 0;
-}
-
 static int receive(struct transport *t, int from, int tag, void **data, struct message *out,
                    struct error *err) {
     struct over_mpi *m = mpi_of(t);
     MPI_Message message;
     MPI_Status status;
-    int bytes = 0, come = 1;
-    if (find(t, from == ANY_RANK ? MPI_ANY_SOURCE : from, tag, &come, &message, &status, err))
+    int bytes = 0;
+    if (check(
+            m,
+            MPI_Mprobe(from == ANY_RANK ? MPI_ANY_SOURCE : from, tag, m->world, &message, &status),
+            "receive", err) ||
+        check(m, MPI_Get_count(&status, MPI_BYTE, &bytes), "receive", err))
         return -1;
-    *data = NULL;
-    *out = (struct message){.from = NOBODY};
-    if (!come) return 0;
-    if (check(m, MPI_Get_count(&status, MPI_BYTE, &bytes), "receive", err)) return -1;
     *data = must_have(malloc((size_t)bytes + 1));
     *out = (struct message){status.MPI_SOURCE, tag, (size_t)bytes};
     return check(m, MPI_Mrecv(*data, bytes, MPI_BYTE, &message, MPI_STATUS_IGNORE), "receive", err);

@@ -3,12 +3,10 @@
  * Ranks that are threads of one process: no MPI, and sanitizers see all of it. The receiver copies; a rank
  * that is dead ends the waiting of all others.
  */
-#include <errno.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "harness/memory.h"
 #include "kernels/rng.h"
@@ -132,32 +130,16 @@ static struct letter *take(struct letter **box, int from, int tag) {
     return NULL;
 }
 
-static struct timespec after(double seconds) {
-    struct timespec t;
-    clock_gettime(CLOCK_REALTIME, &t);
-    const double end = (double)t.tv_nsec * 1e-9 + seconds;
-    t.tv_sec += (time_t)end;
-    t.tv_nsec = (long)((end - (double)(time_t)end) * 1e9);
-    return t;
-}
-
 static int receive(struct transport *t, int from, int tag, void **data, struct message *out,
                    struct error *err) {
     struct world *w = member_of(t)->world;
     struct letter *l;
-    const struct timespec until = after(t->patience);
-    bool late = false;
     pthread_mutex_lock(&w->lock);
-    while (!(l = take(&w->letters[t->rank], from, tag)) && !w->dead && !late)
-        if (t->patience > 0)
-            late = pthread_cond_timedwait(&w->changed, &w->lock, &until) == ETIMEDOUT;
-        else
-            pthread_cond_wait(&w->changed, &w->lock);
-    const bool dead = w->dead;
+    while (!(l = take(&w->letters[t->rank], from, tag)) && !w->dead)
+        pthread_cond_wait(&w->changed, &w->lock);
     pthread_mutex_unlock(&w->lock);
     *data = NULL;
-    *out = (struct message){.from = NOBODY};
-    if (!l) return dead ? died(err) : 0;
+    if (!l) return died(err);
     *data = l->data;
     *out = (struct message){l->from, l->tag, l->bytes};
     free(l);

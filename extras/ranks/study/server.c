@@ -16,6 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "harness/measure/ceiling.h"
 #include "harness/memory.h"
 #include "harness/registry.h"
 #include "harness/workload/workload.h"
@@ -26,7 +27,7 @@
 #define RATE 0.1f
 
 /* SLOW: how much longer a clock of the slow worker takes. */
-enum { RING = 8, CLOCKS_MOST = 100000, SLOW = 10, TAG_RESULT = 32 };
+enum { RING = 8, CLOCKS_MOST = 100000, SLOW = 10 };
 
 static const char spec_text[] =
     "workload server\ntables 4\nrows 50000\ndim 32\nbatch 512\nlength fixed 8\nids zipf\n"
@@ -58,12 +59,6 @@ struct study {
     double *loss; /* [clocks] */
     double clock; /* seconds of a clock in the run without a bound */
 };
-
-static double now(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 static void sleep_for(double seconds) {
     const struct timespec t = {(time_t)seconds, (long)(1e9 * (seconds - floor(seconds)))};
@@ -116,14 +111,14 @@ static int labour(struct study *x, const struct mode *m, struct result *out, str
     struct worker *w;
     int status = worker_open(&w, x->transport, &x->setup, err);
     const bool slow = m->slow && x->transport->rank == x->transport->ranks - 1;
-    const double began = now();
+    const double began = clock_seconds();
     for (int c = 0; status == 0 && c < x->clocks; c++) {
         struct lesson lesson = {.study = x, .batch = c % x->load.ring};
         status = worker_clock(w, &x->load.batches[lesson.batch], learn, &lesson, err);
         x->loss[c] = lesson.loss;
         if (slow) sleep_for((SLOW - 1) * x->clock);
     }
-    out->rate = x->clocks / (now() - began);
+    out->rate = x->clocks / (clock_seconds() - began);
     if (status == 0) status = worker_end(w, err);
     out->worker = worker_report(w);
     worker_close(w);
@@ -160,7 +155,7 @@ static int copy_tables(const struct table_set *from, struct table_set *to, struc
 static int serve(struct study *x, struct result *out, struct error *err) {
     struct server *s;
     int status = server_open(&s, x->transport, &x->setup, err);
-    struct table_set *tables = server_tables(s, NULL);
+    struct table_set *tables = server_tables(s);
     if (status == 0 && !x->start.count) status = copy_tables(tables, &x->start, err);
     if (status == 0) status = server_serve(s, err);
     if (status == 0 && !x->synced.count) status = copy_tables(tables, &x->synced, err);
@@ -226,41 +221,25 @@ static void print_run(const struct study *x, const struct mode *m, const struct 
     fflush(stdout);
 }
 
-/* Rank 0 gets the results of all, and the sum of the workers' losses. */
+/* Rank 0 prints the results of all, and the sum of the workers' losses. */
 static int gather(struct study *x, const struct mode *m, struct result *own, struct error *err) {
     struct transport *t = x->transport;
-    const size_t losses = (size_t)x->clocks * sizeof *x->loss;
-    own->sent = 0;
+    const size_t clocks = (size_t)x->clocks, ranks = (size_t)t->ranks;
+    struct result *all = must_have(calloc(ranks, sizeof *all));
+    double *loss = must_have(calloc(ranks * clocks, sizeof *loss)), clock = 0;
     for (int c = 0; c < CHANNELS; c++) own->sent += t->bytes[c].sent;
     t->channel = CHANNEL_CONTROL;
-    if (t->rank)
-        return transport_send(t, 0, TAG_RESULT, own, sizeof *own, err) ||
-               transport_send(t, 0, TAG_RESULT, x->loss, losses, err);
-    struct result *all = must_have(calloc((size_t)t->ranks, sizeof *all));
-    double *sum = must_have(calloc((size_t)x->clocks, sizeof *sum));
-    all[0] = *own;
-    int status = 0;
-    for (int r = 1; r < t->ranks && status == 0; r++) {
-        void *data[2] = {NULL, NULL};
-        struct message message;
-        status = transport_receive(t, r, TAG_RESULT, &data[0], &message, err) ||
-                 transport_receive(t, r, TAG_RESULT, &data[1], &message, err);
-        if (status == 0) {
-            memcpy(&all[r], data[0], sizeof *all);
-            for (int c = 0; r >= x->setup.servers && c < x->clocks; c++)
-                sum[c] += ((const double *)data[1])[c];
-        }
-        free(data[0]), free(data[1]);
-    }
-    if (status == 0) {
-        /* A clock of the run without a bound and without a slow worker is the measure of the others. */
-        double clock = 0;
-        for (int r = x->setup.servers; r < t->ranks; r++) clock += 1 / all[r].rate / x->workers;
-        if (m->staleness == STALENESS_ANY && !m->slow && !m->admission) x->clock = clock;
-        if (m->name) print_run(x, m, all, sum);
-    }
-    free(all), free(sum);
-    return status;
+    const int status = transport_all_gather(t, own, sizeof *own, all, err) ||
+                       transport_all_gather(t, x->loss, clocks * sizeof *loss, loss, err);
+    for (size_t r = 1; status == 0 && r < ranks; r++) /* servers have none */
+        for (size_t c = 0; c < clocks; c++) loss[c] += loss[r * clocks + c];
+    for (size_t r = (size_t)x->setup.servers; status == 0 && r < ranks; r++)
+        clock += 1 / all[r].rate / x->workers;
+    /* A clock of the run without a bound and without a slow worker is the measure of the others. */
+    if (m->staleness == STALENESS_ANY && !m->slow) x->clock = clock;
+    if (status == 0 && m->name && t->rank == 0) print_run(x, m, all, loss);
+    free(all), free(loss);
+    return status ? -1 : 0;
 }
 
 static int run(struct study *x, const struct mode *m, struct error *err) {
@@ -273,9 +252,7 @@ static int run(struct study *x, const struct mode *m, struct error *err) {
     if (transport_barrier(x->transport, err)) return -1;
     if (x->transport->rank < x->setup.servers ? serve(x, &own, err) : labour(x, m, &own, err))
         return -1;
-    if (gather(x, m, &own, err)) return -1;
-    transport_phase(x->transport, "between runs");
-    return transport_broadcast(x->transport, 0, &x->clock, sizeof x->clock, err);
+    return gather(x, m, &own, err);
 }
 
 /* Fails on all ranks alike. */
@@ -297,7 +274,6 @@ static int prepare(struct study *x, int argc, char **argv, struct error *err) {
     for (int32_t t = 0; t < x->load.num_tables; t++)
         rules[t] = rule_default(x->load.tables[t].rule), rules[t].param[0] = RATE;
     x->setup = (struct server_setup){.servers = servers,
-                                     .sharding = "row",
                                      .shapes = x->load.tables,
                                      .rules = rules,
                                      .num_tables = x->load.num_tables,
@@ -305,8 +281,7 @@ static int prepare(struct study *x, int argc, char **argv, struct error *err) {
                                      .step = registry_find(OP_STEP, "cpu_fused", err),
                                      .forward = registry_find(OP_FORWARD, "cpu_lookup", err),
                                      .gradient = registry_find(OP_GRADIENT, "cpu_merged", err),
-                                     .threads = 1,
-                                     .patience = 5};
+                                     .threads = 1};
     x->loss = must_have(calloc((size_t)x->clocks, sizeof *x->loss));
     return 0;
 }

@@ -13,6 +13,7 @@
 #include "harness/measure/runner.h"
 #include "harness/workload/batch_fill.h"
 #include "extras/ranks/server.h"
+#include "extras/ranks/sharding.h"
 #include "extras/ranks/tests/ranks_case.h"
 
 #include "tests/support/kernel_tests.h"
@@ -37,8 +38,6 @@ struct work {
     struct slice slices[MOST];
     struct server_report servers[MOST];
     struct worker_report report[MOST];
-    struct arrivals *records; /* [servers]; NULL: none */
-    const struct arrivals *replays;
     bool zeros, counts; /* tables begin with zeros; gradients are ones, rows must be even */
     bool holds;         /* worker 0 holds its first clock until nobody else goes on */
     atomic_int reached; /* clocks that worker 1 has begun */
@@ -158,29 +157,24 @@ static void clear(struct table_set *tables) {
                table_memory_bytes(&tables->shapes[t], TABLE_WEIGHT));
 }
 
-/* Rows of shards, to their places in whole tables. */
-static void collect(struct server *s, struct table_set *to) {
-    const struct shard *shards;
-    const struct table_set *from = server_tables(s, &shards);
+/* Rows of server `number` of `servers`, to their places in whole tables. */
+static void collect(struct server *s, int number, int servers, struct table_set *to) {
+    const struct table_set *from = server_tables(s);
     for (int32_t i = 0; i < from->count; i++)
         for (int a = 0; a < TABLE_ARRAYS; a++) {
             const int64_t bytes = table_memory_stride(&from->shapes[i], a);
             for (int64_t r = 0; bytes && r < from->shapes[i].rows; r++)
-                memcpy(array_row(&to->tables[shards[i].table].array[a],
-                                 shards[i].row + r * (1 + shards[i].row_skip)),
+                memcpy(array_row(&to->tables[i].array[a], number + r * servers),
                        array_row(&from->tables[i].array[a], r), (size_t)bytes);
         }
 }
 
 static int serve(struct work *w, struct transport *t, struct error *err) {
-    struct server_setup setup = w->setup;
     struct server *s;
-    if (w->records) setup.record = &w->records[t->rank];
-    if (w->replays) setup.replay = &w->replays[t->rank];
-    int status = server_open(&s, t, &setup, err);
-    if (status == 0 && w->zeros) clear(server_tables(s, NULL));
+    int status = server_open(&s, t, &w->setup, err);
+    if (status == 0 && w->zeros) clear(server_tables(s));
     if (status == 0) status = server_serve(s, err);
-    if (status == 0) collect(s, &w->b->tables);
+    if (status == 0) collect(s, t->rank, w->setup.servers, &w->b->tables);
     w->servers[t->rank] = server_report(s);
     server_close(s);
     return status;
@@ -189,15 +183,10 @@ static int serve(struct work *w, struct transport *t, struct error *err) {
 static int labour(struct work *w, struct transport *t, struct error *err) {
     const int worker = t->rank - w->setup.servers;
     struct worker *own;
-    int64_t versions[MOST] = {0};
     int status = worker_open(&own, t, &w->setup, err);
     for (int c = 0; status == 0 && c < w->clocks; c++) {
         struct turn turn = {w, &w->slices[worker], worker, c};
         status = worker_clock(own, &turn.slice->in, react, &turn, err);
-        for (int s = 0; s < w->setup.servers; s++) {
-            if (worker_version(own, s) < versions[s]) atomic_fetch_add(&w->odd, 1);
-            versions[s] = worker_version(own, s);
-        }
     }
     if (status == 0) status = worker_end(own, err);
     if (worker == 1) atomic_store(&w->ended, true);
@@ -214,12 +203,11 @@ static int live(struct transport *t, void *ctx) {
     return status;
 }
 
-static struct work work_make(struct builder *b, int servers, int workers, const char *sharding,
-                             int64_t staleness, int clocks) {
+static struct work work_make(struct builder *b, int servers, int workers, int64_t staleness,
+                             int clocks) {
     struct error err;
     struct work w = {.b = b, .workers = workers, .clocks = clocks};
     w.setup = (struct server_setup){.servers = servers,
-                                    .sharding = sharding,
                                     .shapes = b->in.tables,
                                     .rules = b->rules,
                                     .num_tables = b->in.num_tables,
@@ -228,8 +216,7 @@ static struct work work_make(struct builder *b, int servers, int workers, const 
                                     .step = registry_find(OP_STEP, "cpu_fused", &err),
                                     .forward = registry_find(OP_FORWARD, "cpu_lookup", &err),
                                     .gradient = registry_find(OP_GRADIENT, "cpu_merged", &err),
-                                    .threads = 1,
-                                    .patience = 60};
+                                    .threads = 1};
     for (int i = 0; i < workers; i++) w.slices[i] = slice_make(&b->in, i, workers);
     return w;
 }

@@ -2,7 +2,7 @@
  *
  * Parameter servers with threads as ranks, which deliver messages as they come. Synchronous clocks
  * have the bits of one process; no update is lost and no row is half updated; distances in clocks
- * keep their bound; an order that was recorded gives the same bits again.
+ * keep their bound.
  */
 #include "extras/ranks/tests/server_case.h"
 
@@ -32,14 +32,7 @@ static void *one_process(struct builder *b, const struct kernel *k, int steps, s
 
 static void synchronous_clocks_equal_one_process(void **state) {
     const struct kernel *k = ((const struct kernel_test *)*state)->kernel;
-    static const struct {
-        const char *sharding;
-        int servers, workers;
-    } cases[] = {{"row", 1, 1},
-                 {"row", 2, 3},
-                 {"row-modulo", 3, 2},
-                 {"table,row,row-modulo", 2, 2},
-                 {"table", 5, 2}};
+    static const struct { int servers, workers; } cases[] = {{1, 1}, {2, 3}, {3, 2}, {2, 2}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct builder b;
         build(&b, true, i % 2);
@@ -50,7 +43,7 @@ static void synchronous_clocks_equal_one_process(void **state) {
         assert_true(b.sums_exact);
         size_t bytes;
         void *one = one_process(&b, k, 3, &bytes);
-        struct work w = work_make(&b, cases[i].servers, cases[i].workers, cases[i].sharding, 0, 3);
+        struct work w = work_make(&b, cases[i].servers, cases[i].workers, 0, 3);
         w.setup.step = k;
         clear(&b.tables);
         run(&w);
@@ -58,8 +51,8 @@ static void synchronous_clocks_equal_one_process(void **state) {
         void *many = builder_snapshot(&b, &bytes);
         /* A step per lookup rounds in between. */
         if (!(k->traits & STEP_PER_LOOKUP) && memcmp(one, many, bytes))
-            fail_msg("%s, %d servers and %d workers: other bits than one process",
-                     cases[i].sharding, cases[i].servers, cases[i].workers);
+            fail_msg("%d servers and %d workers: other bits than one process", cases[i].servers,
+                     cases[i].workers);
         free(one), free(many);
         work_free(&w);
         builder_free(&b);
@@ -89,7 +82,7 @@ static void distances_keep_their_bound(void **state) {
         const bool holds = i % 2;
         struct builder b;
         build_counting(&b);
-        struct work w = work_make(&b, holds ? 1 : 2, holds ? 2 : 3, "row-modulo", most, 9);
+        struct work w = work_make(&b, holds ? 1 : 2, holds ? 2 : 3, most, 9);
         w.zeros = w.counts = true;
         w.holds = holds;
         run(&w);
@@ -106,78 +99,21 @@ static void distances_keep_their_bound(void **state) {
     }
 }
 
-/* Rounding makes the order of steps visible. */
-static void a_recorded_order_gives_the_same_bits(void **state) {
-    (void)state;
-    struct builder b;
-    size_t bytes;
-    build(&b, false, true);
-    for (int32_t t = 0; t < 3; t++) builder_rule(&b, t, RULE_adagrad);
-    builder_start(&b);
-    struct arrivals records[2] = {{0}};
-    struct work w = work_make(&b, 2, 3, "row", STALENESS_ANY, 12);
-    w.records = records;
-    run(&w);
-    void *first = builder_snapshot(&b, &bytes);
-    assert_int_equal(records[0].count, 3 * (2 * 12 + 1));
-    w.records = NULL;
-    w.replays = records;
-    clear(&b.tables);
-    run(&w);
-    void *second = builder_snapshot(&b, &bytes);
-    assert_memory_equal(first, second, bytes);
-    /* Another order gives other bits. */
-    for (int s = 0; s < 2; s++)
-        for (int64_t n = 0; n < records[s].count; n++)
-            records[s].worker[n] = 2 - records[s].worker[n];
-    run(&w);
-    void *other = builder_snapshot(&b, &bytes);
-    assert_memory_not_equal(first, other, bytes);
-    free(second), free(other);
-    free(first);
-    free(records[0].worker), free(records[1].worker);
-    work_free(&w);
-    builder_free(&b);
-}
-
 /* --- faults */
-
-static int live_beside_a_silent_server(struct transport *t, void *ctx) {
-    struct work *w = ctx;
-    if (t->rank >= w->setup.servers) return live(t, ctx);
-    while (!*w->wrong[1]) pause_ms(1);
-    return 0;
-}
-
-static int live_with_other_tables(struct transport *t, void *ctx) {
-    struct work *w = ctx, other = *w;
-    if (t->rank == 0) return live(t, ctx);
-    struct table_shape shapes[8];
-    memcpy(shapes, w->setup.shapes, (size_t)w->setup.num_tables * sizeof *shapes);
-    shapes[0].rows++;
-    other.setup.shapes = shapes;
-    const int status = live(t, &other);
-    memcpy(w->wrong[1], other.wrong[1], sizeof w->wrong[1]);
-    return status;
-}
 
 static void faults_are_one_line(void **state) {
     (void)state;
     struct builder b;
     build_counting(&b);
-    struct work w = work_make(&b, 1, 1, "row", 0, 2);
-    w.setup.patience = 0.2;
-    assert_int_not_equal(transport_threads(2, 1, 0, live_beside_a_silent_server, &w), 0);
-    assert_string_equal(w.wrong[1], "server 0 has not answered for 0.2 s");
-    w.setup.patience = 60;
-    memset(w.wrong, 0, sizeof w.wrong);
-    assert_int_not_equal(transport_threads(2, 1, 0, live_with_other_tables, &w), 0);
-    assert_non_null(strstr(w.wrong[0], "worker 0 has other tables"));
-    w.setup.sharding = "column";
-    assert_int_not_equal(transport_threads(2, 1, 0, live, &w), 0);
-    assert_non_null(strstr(w.wrong[0], "cut it by table, row or row-modulo, not column"));
+    struct work w = work_make(&b, 1, 1, 0, 2);
     assert_int_not_equal(transport_threads(1, 1, 0, live, &w), 0);
     assert_non_null(strstr(w.wrong[0], "there must be a server and a worker"));
+    struct table_shape few = b.in.tables[0];
+    few.rows = 1;
+    w.setup.shapes = &few;
+    w.setup.servers = 2;
+    assert_int_not_equal(transport_threads(3, 1, 0, live, &w), 0);
+    assert_non_null(strstr(w.wrong[0], "take fewer servers"));
     work_free(&w);
     builder_free(&b);
 }
@@ -186,8 +122,6 @@ TESTS(server) {
     add_kernel_tests_on(ON_HOST, "synchronous clocks equal one process",
                         synchronous_clocks_equal_one_process, NULL);
     add_test("distances keep their bound", distances_keep_their_bound, NULL, NULL);
-    add_test("a recorded order gives the same bits", a_recorded_order_gives_the_same_bits, NULL,
-             NULL);
     add_test("faults are one line", faults_are_one_line, NULL, NULL);
     return run_listed("server");
 }
