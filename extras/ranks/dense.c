@@ -170,7 +170,7 @@ int dense_gradient(struct dense *d, struct error *err) {
             bytes[r] = (size_t)begin[r] * sizeof *sum;
         }
         float *block = sum + begin[t->rank];
-        status = transport_reduce_scatter(t, FP32, sum, begin, block, err) ||
+        status = transport_reduce_scatter(t, sum, begin, block, err) ||
                  transport_gather(t, block, bytes, sum, err);
         const struct feature *x = &d->local.features[i];
         const int64_t first = d->local.offsets[i];

@@ -8,8 +8,7 @@
 #|                the best sharding on 8 to 16,384 ranks of a cluster, only modelled. SHARDING= REPS=9; OUT/scale/scale.md
 #| make server    training on a parameter server over MPI: synchronous, with bounded staleness, without a bound; rates,
 #|                versions, loss and drift. RANKS=4, SERVERS=1 of them, CLOCKS=200, RULE=adagrad; OUT/server/server.md
-#| make zero      ZeRO-1 and ZeRO-3 of an embedding table beside rows in shards: bytes held and sent, time; RANKS=4,
-#|                OFFLOAD=start of file names: also with an optimizer in files
+#| make zero      ZeRO-1 and ZeRO-3 of an embedding table beside rows in shards: bytes held and sent, time; RANKS=4
 
 mpi_files     := extras/ranks/transport_mpi.c extras/ranks/program.c
 ranks_objects := $(patsubst %.c,$(B)/%.o,$(filter-out $(mpi_files) extras/ranks/train.c extras/ranks/transport_nccl.c,$(sort $(wildcard extras/ranks/*.c))))
@@ -55,9 +54,8 @@ server:
 	@$(PYTHON) extras/ranks/study/server.py $(call quoted,$(OUT)/server/server.jsonl) $(call quoted,$(OUT)/server)
 
 # Iterations on several ranks: measured and predicted here, and modelled on a cluster.
-packages_scale := $(packages_ranks) python3-numpy
 scale:
-	$(call require,scale)
+	$(call require,ranks)
 	@$(MAKE) --no-print-directory $(B)/embfuse $(B)/extras/ranks/bench $(B)/extras/ranks/study/links
 	@$(PYTHON) extras/ranks/study/scale.py $(call quoted,$(OUT)/scale/scale.jsonl) $(call quoted,$(OUT)/scale) \
 	     --build=$(B) $(call given,RANKS LINKS SHARDING REPS)
@@ -73,7 +71,7 @@ zero:
 	$(call require,bench)
 	@$(MAKE) --no-print-directory $(B)/extras/ranks/study/zero
 	@mkdir -p $(call quoted,$(OUT)/zero)
-	@$(B)/extras/ranks/study/zero $(if $(OFFLOAD),--offload=$(call quoted,$(OFFLOAD))) $(or $(RANKS),4) >$(call quoted,$(OUT)/zero/zero.jsonl)
+	@$(B)/extras/ranks/study/zero $(or $(RANKS),4) >$(call quoted,$(OUT)/zero/zero.jsonl)
 	@$(PYTHON) extras/ranks/study/zero.py $(call quoted,$(OUT)/zero/zero.jsonl) $(call quoted,$(OUT)/zero)
 
 # --- tests

@@ -155,13 +155,13 @@ static int64_t in_block(const int64_t *begin, int r, int64_t at) {
     return max64(0, min64(begin[r + 1] - begin[r] - at, BLOCK));
 }
 
-int transport_reduce_scatter(struct transport *t, enum dtype type, const void *data,
-                             const int64_t *begin, float *sum, struct error *err) {
+int transport_reduce_scatter(struct transport *t, const float *data, const int64_t *begin,
+                             float *sum, struct error *err) {
     struct parts out = parts_make(t->ranks), in = parts_make(t->ranks);
-    const int64_t element = dtype_bytes(type);
+    const int64_t element = sizeof *data;
     int64_t most = 0;
     for (int r = 0; r < t->ranks; r++) most = max64(most, begin[r + 1] - begin[r]);
-    char *parts = must_have(malloc((size_t)(t->ranks * min64(most, BLOCK) * element) + 1));
+    float *parts = must_have(malloc((size_t)(t->ranks * min64(most, BLOCK) * element) + 1));
     int status = 0;
     for (int64_t at = 0; status == 0 && at < most; at += BLOCK) {
         const int64_t own = in_block(begin, t->rank, at);
@@ -173,8 +173,8 @@ int transport_reduce_scatter(struct transport *t, enum dtype type, const void *d
         parts_lay_out(&in, t->ranks, 1);
         status = transport_exchange(t, data, &out, parts, &in, err);
         for (int64_t i = 0; status == 0 && i < own; i++) {
-            float s = dtype_get(type, parts, i);
-            for (int r = 1; r < t->ranks; r++) s += dtype_get(type, parts, r * own + i);
+            float s = parts[i];
+            for (int r = 1; r < t->ranks; r++) s += parts[r * own + i];
             sum[at + i] = s;
         }
     }

@@ -143,8 +143,8 @@ int transport_gather(struct transport *t, const void *own, const size_t *begin, 
 /* The sum over ranks of elements begin[r] .. begin[r+1]-1 of `data`, on rank r: in sum[0 ..], which may lie at
  * their place in data. Sums are in fp32, in the order of the ranks. begin: [ranks + 1], the same on all ranks. A block
  * of elements is exchanged at a time, so its memory does not grow with the data. */
-int transport_reduce_scatter(struct transport *t, enum dtype type, const void *data,
-                             const int64_t *begin, float *sum, struct error *err);
+int transport_reduce_scatter(struct transport *t, const float *data, const int64_t *begin,
+                             float *sum, struct error *err);
 
 /* The largest of all ranks' numbers, for each of `count`, on all ranks. */
 int transport_most(struct transport *t, double *numbers, int count, struct error *err);

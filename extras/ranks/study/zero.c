@@ -2,21 +2,20 @@
  *
  * One table on ranks that are threads: a forward and a step of ZeRO-1, of ZeRO-3 and of rows sharded over the ranks,
  * for growing tables. Prints a line of JSON for each: bytes that the busiest rank sends, bytes that a rank holds
- * at the peak (work space apart), seconds of the slowest rank. With an offload also ZeRO-3 whose main gradients and
- * states lie in files. Usage: zero [--offload=START OF THEIR NAMES] RANKS...
+ * at the peak (work space apart), seconds of the slowest rank. Usage: zero RANKS...
  */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
+#include "harness/measure/ceiling.h"
 #include "harness/measure/runner.h"
 #include "harness/registry.h"
 #include "harness/workload/spec.h"
 #include "harness/workload/workload.h"
+#include "extras/ranks/deal.h"
 #include "extras/ranks/place_ranks.h"
 #include "extras/ranks/times.h"
-#include "extras/ranks/sharding.h"
 #include "extras/ranks/zero.h"
 
 enum { TIMES = 5, DIM = 64, BAGS = 1024, POOLING = 10 };
@@ -26,35 +25,31 @@ struct run {
     struct rule rule;
     bool sparse;
     enum zero_stage stage;
-    const char *offload;
     double sent, peak, seconds;
 };
 
-static double now(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 static int dense(struct transport *t, struct run *w, struct error *err) {
     const struct batch *in = &w->load.batches[0];
-    const int64_t begin = sharding_bag(in->bags, t->rank, t->ranks),
-                  end = sharding_bag(in->bags, t->rank + 1, t->ranks);
+    const struct deal deal = {t,           in->tables,       in->features,
+                              1,           in->num_features, in->bags,
+                              in->id_type, in->grad_type,    in->lookup_weights != NULL};
     struct table_set start;
+    struct batch own;
     struct zero *z;
-    float *output = must_have(calloc((size_t)in->grad_elements, sizeof *output));
     if (tables_create(&start, in->tables, 1, 42, err)) return -1;
-    const struct zero_setup setup = {w->stage, {FP32, FP32}, &start, &w->rule, w->offload};
-    int status = zero_open(&z, t, &setup, err);
+    int status = deal_batch(&deal, t->rank ? NULL : in, &own, err) ||
+                 zero_open(&z, t, w->stage, in->tables, start.tables, &w->rule, err);
     tables_free(&start);
+    if (status) return -1;
+    float *output = must_have(calloc((size_t)own.grad_elements + 1, sizeof *output));
     double most[3] = {0, 0, 1e30};
     for (int k = 0; status == 0 && k < TIMES; k++) {
         memset(t->bytes, 0, sizeof t->bytes);
         status = transport_barrier(t, err);
-        const double began = now();
-        if (status == 0) status = zero_forward(z, in, begin, end, output, err);
-        if (status == 0) status = zero_step(z, in, begin, end, k + 1, err);
-        double took = now() - began;
+        const double began = clock_seconds();
+        if (status == 0) status = zero_forward(z, &own, output, err);
+        if (status == 0) status = zero_step(z, &own, k + 1, err);
+        double took = clock_seconds() - began;
         most[0] = (double)(t->bytes[CHANNEL_WEIGHT].sent + t->bytes[CHANNEL_GRADIENT].sent);
         if (status == 0) status = transport_most(t, &took, 1, err);
         if (took < most[2]) most[2] = took;
@@ -63,18 +58,17 @@ static int dense(struct transport *t, struct run *w, struct error *err) {
     if (status == 0) status = transport_most(t, most, 3, err);
     if (t->rank == 0) w->sent = most[0], w->peak = most[1], w->seconds = most[2];
     free(output);
-    if (z) zero_close(z);
+    deal_free(&own);
+    zero_close(z);
     return status;
 }
 
 /* An iteration: lengths and ids to the owners, outputs back, gradients to the owners. */
 static int sparse(struct transport *t, struct run *w, struct error *err) {
     const struct ranks_options options = {"row", false};
-    struct row_index index = row_index_build(&w->load.batches[0]);
     const struct place_setup setup = {.shapes = w->load.tables,
                                       .num_tables = 1,
                                       .batches = w->load.batches,
-                                      .index = &index,
                                       .ring = 1,
                                       .threads = 1,
                                       .seed = 42,
@@ -107,7 +101,6 @@ static int sparse(struct transport *t, struct run *w, struct error *err) {
     p->ops->scratch_close(p, &scratch);
     p->ops->scratch_close(p, &output);
     p->ops->close(p);
-    row_index_free(&index);
     return status;
 }
 
@@ -129,17 +122,13 @@ int main(int argc, char **argv) {
     static const struct {
         const char *name;
         enum zero_stage stage;
-        bool offload, sparse;
-    } ways[] = {{"ZeRO-1", ZERO_1, false, false},
-                {"ZeRO-3", ZERO_3, false, false},
-                {"ZeRO-3, in files", ZERO_3, true, false},
-                {"row-wise sparse", ZERO_3, false, true}};
-    static const char option[] = "--offload=";
-    const bool offload = argc > 1 && strncmp(argv[1], option, strlen(option)) == 0;
+        bool sparse;
+    } ways[] = {
+        {"ZeRO-1", ZERO_1, false}, {"ZeRO-3", ZERO_3, false}, {"row-wise sparse", ZERO_3, true}};
     static const int64_t rows[] = {1000, 10000, 100000, 400000};
     struct error err;
     if (registry_ready(&err)) return fprintf(stderr, "zero: %s\n", err.text), EXIT_USAGE;
-    for (int a = offload ? 2 : 1; a < argc; a++)
+    for (int a = 1; a < argc; a++)
         for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
             char text[300];
             struct spec_list list;
@@ -155,10 +144,8 @@ int main(int argc, char **argv) {
                 workload_generate(&list.specs[0], 1, GRAD_REAL, &w.load, &err))
                 return fprintf(stderr, "zero: %s\n", err.text), EXIT_USAGE;
             for (size_t way = 0; way < sizeof ways / sizeof *ways; way++) {
-                if (ways[way].offload && !offload) continue;
                 w.sparse = ways[way].sparse;
                 w.stage = ways[way].stage;
-                w.offload = ways[way].offload ? argv[1] + strlen(option) : NULL;
                 if (transport_threads(ranks, 1, 0, live, &w)) return EXIT_USAGE;
                 printf("{\"way\": \"%s\", \"ranks\": %d, \"rows\": %lld, \"sent\": %.0f, "
                        "\"peak\": %.0f, \"seconds\": %.6g}\n",
