@@ -20,7 +20,7 @@ mpi_include    := $(patsubst -I%,-isystem %,$(shell pkg-config --cflags-only-I o
 $(mpi_files:%.c=$(B)/%.o): CFLAGS += $(mpi_include)
 
 # The programs on MPI, and one whose runs cannot end well.
-ranks_programs := $(B)/extras/ranks/bench $(B)/extras/ranks/train $(B)/extras/ranks/study/server $(B)/extras/ranks/study/links $(B)/extras/ranks/tests/mpi/ends
+ranks_programs := $(B)/extras/ranks/bench $(B)/extras/ranks/train $(B)/extras/ranks/study/server $(B)/extras/ranks/study/machine $(B)/extras/ranks/tests/mpi/ends
 $(B)/extras/ranks/bench: $(B)/harness/record/gbench.o
 $(ranks_programs): %: %.o $(mpi_files:%.c=$(B)/%.o) $(ranks_objects) $(objects) $(library_a)
 	$(call quiet,LD)$(CXX) $(CXXFLAGS) $^ $(if $(filter bench,$(@F)),-lbenchmark) -lpthread $(shell pkg-config --libs ompi-c) $(LDLIBS) $(whole)
@@ -56,7 +56,7 @@ server:
 # Iterations on several ranks: measured and predicted here, and modelled on a cluster.
 scale:
 	$(call require,ranks)
-	@$(MAKE) --no-print-directory $(B)/embfuse $(B)/extras/ranks/bench $(B)/extras/ranks/study/links
+	@$(MAKE) --no-print-directory $(B)/embfuse $(B)/extras/ranks/bench $(B)/extras/ranks/study/machine
 	@$(PYTHON) extras/ranks/study/scale.py $(call quoted,$(OUT)/scale/scale.jsonl) $(call quoted,$(OUT)/scale) \
 	     --build=$(B) $(call given,RANKS LINKS SHARDING REPS)
 

@@ -3,12 +3,12 @@
 """Chooses how each table is cut and where it lies, by memory and modelled time, and prints the words for --sharding.
 
     build/embfuse gen datasets/standard.spec --workload NAME --out b
-    extras/ranks/launch.py -np 4 build/extras/ranks/study/links >links.json
-    extras/ranks/plan.py b --ranks=4 --links=links.json --copy=20 --rows=9 --gather=40 --memory=8
+    extras/ranks/launch.py -np 4 build/extras/ranks/study/machine >machine.json
+    extras/ranks/plan.py b --machine=machine.json
 
-The expectation comes from the batch b, so hot rows at the beginning of a table count against blocks of rows. Speeds are
-those of one rank while all are at work: copy_gbs, rmw_gbs and gather_gbs of a result of bench over the number of ranks.
-What is not given is that of an H100 (extras/ranks/rank_model.py has the numbers and the model). Reasons go to stderr.
+The expectation comes from the batch b, so hot rows at the beginning of a table count against blocks of rows. Without a
+machine it plans for nodes of H100 (extras/ranks/rank_model.py has the numbers and the model), --ranks=16 --nodes=2.
+Reasons go to stderr.
 
 The search is HugeCTR's loop (samples/dlrm/sharding/planner.py), with every kind of cut as a split: the most expensive
 tables first, each is taken out and put back in the best way and place, until nothing gains. It starts from an empty
@@ -136,13 +136,14 @@ def read_rules(embfuse):
         raise ResultError(f"{embfuse} list --json: {e}; 'make' builds it") from None
 
 
-def read_links(path):
-    """(alpha, speed) of the node and of the network."""
+def read_machine(path):
+    """(number of ranks, machine)"""
     try:
         with open(path, encoding="utf-8") as file:
-            return model.links_of(json.load(file))
-    except (OSError, ValueError, AttributeError) as e:
-        raise ResultError(f"{path}: no line of extras/ranks/study/links ({e})") from None
+            measured = json.load(file)
+        return measured["ranks"], model.machine_of(measured)
+    except (OSError, ValueError, KeyError, TypeError) as e:
+        raise ResultError(f"{path}: no line of extras/ranks/study/machine ({e})") from None
 
 
 # --- what is said
@@ -166,14 +167,11 @@ def explain(plan, cost, batch):
 
 def main():
     parser = Arguments(__doc__)
-    h100 = model.H100
     parser.add_argument("batch", metavar="PREFIX", help="--out of embfuse gen")
-    parser.add_argument("--ranks", type=int, required=True)
-    parser.add_argument("--nodes", type=int, default=1)
-    parser.add_argument("--links", metavar="FILE", help="what extras/ranks/study/links has printed")
-    for name, unit in (("copy", 1e9), ("rows", 1e9), ("gather", 1e9), ("memory", 2**30)):
-        parser.add_argument(f"--{name}", type=float, default=h100[name] / unit,
-                            metavar="GB/s" if unit == 1e9 else "GiB")
+    parser.add_argument("--machine", metavar="FILE", help="what extras/ranks/study/machine has printed")
+    parser.add_argument("--ranks", type=int, default=8, help="without a machine: of H100 (8)")
+    parser.add_argument("--nodes", type=int, default=1, help="without a machine (1)")
+    parser.add_argument("--memory", type=float, metavar="GiB", help="of each rank (as the machine has)")
     parser.add_argument("--ring", type=int, default=1, help="batches that are held at once (1)")
     parser.add_argument("--all-rows", action="store_true", help="as the option of bench")
     parser.add_argument("--leave", default="", metavar="LIST", help="kinds of cut not to use")
@@ -181,19 +179,22 @@ def main():
     args = parser.parse_args()
     if args.nodes < 1 or args.ranks < 1 or args.ranks % args.nodes or args.ring < 1:
         parser.error("--ranks is a multiple of --nodes, and all are at least 1")
-    machine = model.Machine(args.nodes, read_links(args.links) if args.links else h100["links"], args.copy * 1e9,
-                            args.rows * 1e9, args.gather * 1e9, args.memory * 2**30, 0 if args.links else h100["call"])
+    ranks, machine = args.ranks, model.Machine(args.nodes, **model.H100)
+    if args.machine:
+        ranks, machine = read_machine(args.machine)
+    if args.memory is not None:
+        machine.memory = args.memory * 2**30
     batch = read_batch(args.batch, read_rules(args.embfuse))
-    unwanted = {*args.leave.split(), *(("table-row",) if args.nodes == 1 else ())}
-    on_node = args.ranks // args.nodes
-    needs = [{kind: model.counted_need(kind, batch, table, args.ranks, on_node, args.all_rows) for kind in model.KINDS
-              if kind not in unwanted and not (kind == "column" and table.whole_rows)} for table in batch.tables]
+    unwanted = {*args.leave.split(), *(("table-row",) if machine.nodes == 1 else ())}
+    needs = [{kind: model.counted_need(kind, batch, table, ranks, ranks // machine.nodes, args.all_rows)
+              for kind in model.KINDS if kind not in unwanted and not (kind == "column" and table.whole_rows)}
+             for table in batch.tables]
     if not all(needs):
         raise ResultError("--leave leaves a table no kind of cut")
-    plan = Plan(machine, args.ranks, needs, args.ring)
+    plan = Plan(machine, ranks, needs, args.ring)
     cost = plan.search()
     if cost.lacks:
-        raise ResultError(f"no sharding fits into {args.memory:g} GiB of each rank: the best one found lacks "
+        raise ResultError(f"no sharding fits into {machine.memory:.0f} bytes of each rank: the best one found lacks "
                           f"{cost.lacks:.0f} bytes on all ranks; take more ranks, or smaller tables")
     print("\n".join(explain(plan, cost, batch)), file=sys.stderr)
     print(",".join(map(word_text, plan.words)))

@@ -286,8 +286,9 @@ def fit_link(points):
     return float(alpha), float(1 / max(per_byte, 1e-15))
 
 
-def links_of(measured):
-    """Both links, from what extras/ranks/study/links.c prints; one stands for both where there is no other."""
-    fitted = {which: fit_link(points) for which, points in measured.items() if points}
+def machine_of(measured):
+    """A machine, from what extras/ranks/study/machine.c prints. One link stands for both where there is no other."""
+    fitted = {which: fit_link(measured[which]) for which in ("node", "network") if measured[which]}
     only = next(iter(fitted.values()), (0.0, float("inf")))  # one rank has no links
-    return fitted.get("node", only), fitted.get("network", only)
+    return Machine(measured["nodes"], (fitted.get("node", only), fitted.get("network", only)),
+                   *(measured[key] for key in ("copy", "rows", "gather", "memory")))

@@ -122,16 +122,15 @@ def launched(words):
 
 
 def measure_cut(build, launch, folder, cut, reps):
-    """The sample with the median time of an iteration, and the speeds of all ranks together: a copy, rows, gathers."""
+    """The sample with the median time of an iteration."""
     name, _, overlap = cut.partition("+")
     launched([*launch, os.path.join(build, "extras/ranks/bench"), f"--spec={folder}/spec", f"--out={folder}",
-              f"--reps={reps}", "--modes=cold iteration", "--place=host", "--ring=1", "--threads=1",
+              f"--reps={reps}", "--modes=iteration", "--place=host", "--ring=1", "--threads=1",
               f"--filter=/{KERNEL}/", f"--sharding={name}", *(["--overlap"] if overlap else [])])
-    result = load(os.path.join(folder, "bench.json"))
-    step, iteration = (result.groups(mode)[0].of(KERNEL) for mode in ("cold", "iteration"))
-    if not step or not iteration:
+    series = load(os.path.join(folder, "bench.json")).groups("iteration")[0].of(KERNEL)
+    if not series:
         raise ResultError(f"{cut}: {KERNEL} was not measured")
-    return iteration.typical(), [1e9 * step.median(key) for key in ("copy_gbs", "rmw_gbs", "gather_gbs")]
+    return series.typical()
 
 
 def ms_of(sample, part):
@@ -165,21 +164,20 @@ def measure_run(args, what, launch, bags, wanted, fits):
     ranks, nodes, lines = int(launch[-1]), NODES if "link" in what else 1, []
     with tempfile.TemporaryDirectory() as folder:
         write_whole(os.path.join(folder, "spec"), SPEC.format(bags=bags))
-        embfuse, links = (os.path.join(args.build, name) for name in ("embfuse", "extras/ranks/study/links"))
+        embfuse, measures = (os.path.join(args.build, name) for name in ("embfuse", "extras/ranks/study/machine"))
         subprocess.run([embfuse, "gen", os.path.join(folder, "spec"), "--out", os.path.join(folder, "b")], check=True,
                        stdout=subprocess.DEVNULL)
         batch = plan.read_batch(os.path.join(folder, "b"), plan.read_rules(embfuse))
-        try:
-            links = model.links_of(json.loads(launched([*launch, links])))
-        except ResultError as e:
-            if "link" in what and str(e).startswith("network.py: "):
-                return [what | {"not_run": str(e).removeprefix("network.py: ")}]
-            raise
         for cut in wanted:
             name = cut.partition("+")[0]
+            try:  # each time, since other work comes and goes
+                machine = model.machine_of(json.loads(launched([*launch, measures, "1"])))
+            except ResultError as e:
+                if "link" in what and str(e).startswith("network.py: "):
+                    return [what | {"not_run": str(e).removeprefix("network.py: ")}]
+                raise
             reps = int(args.reps) * (1 if name in fits else FIT_REPS)
-            sample, speeds = measure_cut(args.build, launch, folder, cut, reps)
-            machine = model.Machine(nodes, links, *(speed / ranks for speed in speeds), math.inf)
+            sample = measure_cut(args.build, launch, folder, cut, reps)
             if ranks == 1:
                 fits[name] = fit_of(machine, batch, name, sample)
             predicted = predict(machine, batch, name, ranks, fits[name])
@@ -187,7 +185,7 @@ def measure_run(args, what, launch, bags, wanted, fits):
             lines.append(what | {
                 "ranks": ranks, "nodes": nodes, "cpus": CORES, "sharding": name, "overlap": cut != name, "bags": bags,
                 "measured": 1e-3 * sample.ms, "measured_stages": {p: 1e-3 * ms_of(sample, p) for p in PARTS},
-                "predicted": predicted.seconds, "stages": predicted.stages, "links": links,
+                "predicted": predicted.seconds, "stages": predicted.stages, "links": machine.links,
                 "sent": round(sent * 2**20)})
     return lines
 

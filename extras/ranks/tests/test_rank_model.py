@@ -173,6 +173,8 @@ def test_the_program_prints_words_that_bench_takes(folder):
     assert done.returncode == 0 and done.stderr.count("\n") == 4 and "; instead " in done.stderr, done
     words = done.stdout.strip()
     assert len(words.split(",")) == 3 and "column" in done.stderr, done
+    machine = tap.script(folder, "machine", launched.run(2, launched.program("extras/ranks/study/machine")).stdout)
+    assert len(planned(folder, f"--machine={machine}").stdout.split(",")) == 3
     # The rule works on whole rows.
     assert "column" not in planned(folder, "--ranks=2", rule="rowwise_adagrad").stderr
     spec = tap.script(folder, "spec", SPEC.format(rule="adagrad").replace(";", "\n"))
@@ -185,7 +187,7 @@ def test_bad_input_is_one_line(folder):
     for words, said in ((("--ranks=3", "--nodes=2"), "--ranks is a multiple of --nodes"),
                         (("--ranks=2", "--memory=1e-6"), "no sharding fits"),
                         (("--ranks=2", "--leave=" + " ".join(model.KINDS)), "leaves a table no kind of cut"),
-                        (("--ranks=2", "--links=/none"), "no line of extras/ranks/study/links")):
+                        (("--machine=/none",), "no line of extras/ranks/study/machine")):
         done = planned(folder, *words)
         assert done.returncode == 1 and said in done.stderr and "Traceback" not in done.stderr, done
     assert "no batch of embfuse gen" in planned(folder, "--ranks=2", prefix="x").stderr

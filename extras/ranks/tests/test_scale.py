@@ -39,7 +39,7 @@ def study(folder, *words):
 
 
 def test_the_programs_measure_and_the_page_shows_it(folder):
-    launched.program("extras/ranks/study/links")
+    launched.program("extras/ranks/study/machine")
     file = os.path.join(folder, "lines")
     run = study(folder, f"--build={tap.BUILD}", "--ranks=2", "--reps=1", "--sharding=row", file)
     if "gnuplot is missing" in run.stderr:
