@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * Victims come from a heap of (score, row). Its entries are not renewed when a row is touched, but when they come to the
- * top and are found to be out of date: scores of lru and lfu only grow, so what is on top and up to date is the least. A
- * batch whose rows all have slots does not touch the heap. Scores of belady fall, so it adds an entry at every touch, and
- * drops those that are out of date.
+ * Victims come from a heap of (score, row). Its entries are not renewed when a row is touched, but when they come to
+ * the top and are found to be out of date: scores of lru and lfu only grow, so what is on top and up to date is the
+ * least. A batch whose rows all have slots does not touch the heap. Scores of belady fall, so it adds an entry at
+ * every touch, and drops those that are out of date.
  */
 #include "extras/tiers/cache.h"
 
@@ -42,8 +42,8 @@ struct cache {
     struct entries heap; /* the least is on top */
     struct entries held; /* taken from the heap, of rows that a batch under way needs */
     int64_t largest;     /* rows of the largest batch */
-    /* For belady: the batches that touch a row are use[use_first[row]] .. use[use_first[row+1]-1], and use[use_next[row]]
-     * is the first of them that is still to come. */
+    /* For belady: the batches that touch a row are use[use_first[row]] .. use[use_first[row+1]-1], and
+     * use[use_next[row]] is the first of them that is still to come. */
     int64_t *use_first, *use, *use_next;
 };
 

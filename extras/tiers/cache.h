@@ -56,8 +56,8 @@ struct cache_found {
 void cache_look(struct cache *c, const struct batch *in, int64_t begin, int64_t end,
                 int64_t padding, int32_t padding_slot, int32_t *slot, struct cache_found *found);
 
-/* Orders the missing rows, keeps one of each, and returns how many slots the batch needs beyond those it can have: rows of
- * batches from `oldest` on are under way and keep theirs. 0 or less: cache_admit() may follow. */
+/* Orders the missing rows, keeps one of each, and returns how many slots the batch needs beyond those it can have:
+ * rows of batches from `oldest` on are under way and keep theirs. 0 or less: cache_admit() may follow. */
 int64_t cache_lacks(const struct cache *c, struct cache_found *found, int64_t oldest);
 
 /* A row that comes to a slot, and what leaves it. */
@@ -75,8 +75,8 @@ void cache_admit(struct cache *c, const struct cache_found *found, int64_t oldes
 /* The slot of a row, or -1. */
 int32_t cache_slot(const struct cache *c, int64_t row);
 
-/* Writes the rows that have changed, and their slots, in the order of slots, and takes them for written back. rows, slot:
- * [slots]. Returns how many there are. */
+/* Writes the rows that have changed, and their slots, in the order of slots, and takes them for written back. rows,
+ * slot: [slots]. Returns how many there are. */
 int64_t cache_changed(struct cache *c, int64_t *rows, int32_t *slot);
 
 /* All rows leave their slots. */

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-# Tables that are larger than the fast memory. RocksDB, where it is, for comparison.
+# Tables that are larger than the fast memory: on files, in host memory, or in RocksDB where that is installed.
 #
 #| make bench-tiers  tables on a disk with BUDGET="5 10 20 50 100" percent of their rows in memory: hits of every policy
 #|                over ALPHA="0.6 0.8 1.05 1.2", reuse histograms and traces; speed beside tables in memory, with rows

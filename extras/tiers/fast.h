@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Fast memory: tables of slots in host or device memory, the place that runs kernels on them, and copies of rows between
- * slots and records. A record is a row with its weights and all of its states, so that they move together. Records travel
- * to and from a device through pinned memory, on a stream of their own.
+ * Fast memory: tables of slots in host or device memory, the place that runs kernels on them, and copies of rows
+ * between slots and records. A record is a row with its weights and all of its states, so that they move together.
+ * Records travel to and from a device through pinned memory, on a stream of their own.
  *
  * Functions return 0, or -1 and fill err.
  */

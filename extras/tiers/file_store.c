@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Rows in files, one for each table: record r begins at r times its bytes. Nothing in them lasts, so a file that is there
- * already is refused: its run goes on, or it was killed. Threads read and write, many at a time: they wait for the disk,
- * not for a CPU.
+ * Rows in files, one for each table: record r begins at r times its bytes. Nothing in them lasts, so a file that is
+ * there already is refused: its run goes on, or it was killed. Threads read and write, many at a time: they wait for
+ * the disk, not for a CPU.
  */
 #define _GNU_SOURCE
 #include <errno.h>

@@ -69,8 +69,8 @@ static int get_slots(struct resident *r, int32_t t, double *at, struct error *er
     return 0;
 }
 
-/* Rows come to slots: [count] moves. Victims that have changed are packed before their slots are overwritten, and stored
- * after the reads. */
+/* Rows come to slots: [count] moves. Victims that have changed are packed before their slots are overwritten, and
+ * stored after the reads. */
 static int exchange(struct resident *r, int32_t t, const struct cache_move *moves, int64_t count,
                     double *at, struct error *err) {
     struct store *store = r->store;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Tables in slow memory (store.h), and a part of their rows in slots of fast memory (fast.h). A batch is admitted before it
- * runs: its ids are looked up, its distinct rows get slots (cache.h), rows that have changed and must leave are written
- * back, missing ones are fetched with their states, and its ids become numbers of slots.
+ * Tables in slow memory (store.h), and a part of their rows in slots of fast memory (fast.h). A batch is admitted
+ * before it runs: its ids are looked up, its distinct rows get slots (cache.h), rows that have changed and must leave
+ * are written back, missing ones are fetched with their states, and its ids become numbers of slots.
  *
  * Another thread may admit the batches to come while one runs: batches under way share rows in slots, and no row of
  * theirs leaves. What a batch writes back is in the store before the next one fetches.
@@ -79,12 +79,13 @@ struct resident *resident_open(const struct tier_options *o, const struct place_
                                struct error *err);
 void resident_close(struct resident *r);
 
-/* Admits a batch of the ring as number r->admitted. Waits while batches under way hold its slots. If a table has too few
- * slots, batches with greater numbers may follow once all earlier ones have run. After any other error only
+/* Admits a batch of the ring as number r->admitted. Waits while batches under way hold its slots. If a table has too
+ * few slots, batches with greater numbers may follow once all earlier ones have run. After any other error only
  * resident_close() can be called: rows may be lost. */
 int resident_admit(struct resident *r, int batch, bool changes, struct error *err);
 
-/* None of these while a batch is under way. Copies rows begin .. end-1 of a table to arrays that begin with the first. */
+/* None of these while a batch is under way. resident_get() copies rows begin .. end-1 of a table to arrays that begin
+ * with the first of them. */
 int resident_get(struct resident *r, int32_t table, int64_t begin, int64_t end, struct table *rows,
                  struct error *err);
 /* Writes initial values to the rows of an index; NULL: to all rows. */

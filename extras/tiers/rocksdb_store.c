@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Rows in RocksDB, the engine that others put their tables on: a key is the number of the table and of the row. As FBGEMM's
- * tables on SSD have it, no write-ahead log: a commit flushes. Direct I/O, no compression, no block cache, 10 bits of bloom
- * filter for a key, and write buffers of 4 MiB, so that little of the table is in memory.
+ * Rows in RocksDB, the engine that others put their tables on: a key is the number of the table and of the row. As
+ * FBGEMM's tables on SSD have it, no write-ahead log: a commit flushes. Direct I/O, no compression, no block cache,
+ * 10 bits of bloom filter for a key, and write buffers of 4 MiB, so that little of the table is in memory.
  */
 #include "extras/tiers/store.h"
 

@@ -5,14 +5,14 @@
  *
  *   tiers SPEC TRACE BATCHES DIRECTORY CASE ...
  *
- * SPEC is the text of a workload. TRACE: a file with its ids and lengths, or - . The first half of BATCHES warms the cache
- * up, the second is measured. DIRECTORY: of the tables. CASE is STORE,BUDGET,POLICY,AHEAD: steps of cpu_fused over
- * files, RocksDB or memory, with AHEAD batches announced while one runs.
+ * SPEC is the text of a workload. TRACE: a file with its ids and lengths, or - . The first half of BATCHES warms the
+ * cache up, the second is measured. DIRECTORY: of the tables. CASE is STORE,BUDGET,POLICY,AHEAD: steps of cpu_fused
+ * over files, RocksDB or memory, with AHEAD batches announced while one runs.
  *
  * Prints a line of JSON for each; with "lacks" alone if the slots are fewer than the rows of a batch. Gradients are
- * exact, so all rows must have the bits of tables in memory. Times are those of the whole measured half, its beginning and
- * end without overlap included. Tables in memory take the same steps before and after each case, a median each, unless the
- * store is memory: that case counts hits.
+ * exact, so all rows must have the bits of tables in memory. Times are those of the whole measured half, its
+ * beginning and end without overlap included. Tables in memory take the same steps before and after each case, a
+ * median each, unless the store is memory: that case counts hits.
  */
 #include <errno.h>
 #include <limits.h>
@@ -129,8 +129,8 @@ static int by_size(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* The measured half: the median of several, since one takes milliseconds. The other half runs before each, as with slots,
- * so that gradients are in no cache. */
+/* The measured half: the median of several, since one takes milliseconds. The other half runs before each, as with
+ * slots, so that gradients are in no cache. */
 static int memory_time(const struct stream *s, struct memory *m, double *seconds,
                        struct error *err) {
     enum { TIMES = 15 };
@@ -180,8 +180,8 @@ struct measured {
     int64_t disk_read, bytes, record;
 };
 
-/* Records per second of the disk, at random places of the first table: no policy can be quicker. Writes put back what was
- * read. */
+/* Records per second of the disk, at random places of the first table: no policy can be quicker. Writes put back what
+ * was read. */
 static int probe(const struct stream *s, struct resident *r, struct measured *out,
                  struct error *err) {
     const int64_t all = s->workload.tables[0].rows, bytes = r->records[0].bytes;
@@ -204,8 +204,8 @@ static int probe(const struct stream *s, struct resident *r, struct measured *ou
     return status;
 }
 
-/* Lookups of the batches that are measured: they change no row, and afterwards all their rows are in slots, if there are as
- * many. */
+/* Lookups of the batches that are measured: they change no row, and afterwards all their rows are in slots, if there
+ * are as many. */
 static int look_up_all(const struct stream *s, struct place *p, struct place_scratch *scratch,
                        struct error *err) {
     struct place_scratch output = {0};

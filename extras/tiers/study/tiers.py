@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Tables with a share of their rows in memory: hits of every policy, speed beside tables in memory, and whether 20 % of the
-memory gives nearly full speed.
+"""Tables with a share of their rows in memory: hits of every policy, speed beside tables in memory, and whether 20 % of
+the memory gives nearly full speed.
 
 Runs extras/tiers/study/tiers.c, unless --tiers is not given, and writes OUTDIR/tiers.md and three figures from LINES.
 """
@@ -28,9 +28,9 @@ ROWS, DIM, BAGS, LOOKUPS = 200000, 64, 1024, 8
 ROW = 4 * DIM + 4  # bytes with its state
 TRACES = {"gpt2_novels_1024": 2, "tang_poems": 12, "retail_items": 20}  # bags of a batch: its rows fit into few slots
 POLICIES = ("lru", "lfu", "belady")
-CLAIM, CLAIM_ALPHA = 0.2, "alpha 1.05"  # the share of the memory that is said to be enough; where policies and stores are compared
-NEARLY = 0.9  # full speed
-# What is run: store, policies, batches ahead, and where: at every budget of every source, at those of Zipf, or at the claim.
+# The share of the memory that is said to be enough; where policies and stores are compared; nearly full speed.
+CLAIM, CLAIM_ALPHA, NEARLY = 0.2, "alpha 1.05", 0.9
+# What is run: store, policies, batches ahead, and where: every budget of every source, of those of Zipf, or the claim.
 POINTS = (("memory", POLICIES, (0,), "sources"),
           ("files", ("lru",), (0, 2), "alphas"),
           ("files", ("lfu", "belady"), (2,), "claim"),
@@ -41,10 +41,11 @@ POINTS = (("memory", POLICIES, (0,), "sources"),
 LINKS = {"GH200, NVLink-C2C": 350 / 4000, "H100, PCIe 5": 50 / 3350, "CPU, NVMe": 1e6 * ROW / 300e9}
 TEXT = """# Tables larger than the fast memory
 
-`make bench-tiers` makes this page (extras/tiers/study/tiers.md is a copy of one run). {machine}. A table of {rows:,} rows of {dim}
-floats with row-wise Adagrad, {bags} bags of {lookups} lookups a step, ids by Zipf; {half} batches warm the cache up, the next
-{half} are measured. A row with its state is {record} bytes on the disk, of which {net} are used. Files are read and
-written by 64 threads, not through the page cache. Kernel: cpu_fused. All rows had the bits of tables in memory in every case.
+`make bench-tiers` makes this page (extras/tiers/study/tiers.md is a copy of one run). {machine}. A table of {rows:,}
+rows of {dim} floats with row-wise Adagrad, {bags} bags of {lookups} lookups a step, ids by Zipf; {half} batches warm
+the cache up, the next {half} are measured. A row with its state is {record} bytes on the disk, of which {net} are
+used. Files are read and written by 64 threads, not through the page cache. Kernel: cpu_fused. All rows had the bits
+of tables in memory in every case.
 
 ## Does 20 % of the memory give nearly full speed?
 
@@ -56,36 +57,39 @@ written by 64 threads, not through the page cache. Kernel: cpu_fused. All rows h
 
 {needed}
 
-By arithmetic, from the misses that are counted here at {claim} of the rows. With rows fetched and written back while steps run,
-the speed is {nearly:g} of that in fast memory if the slow memory has at least the bandwidth
+By arithmetic, from the misses that are counted here at {claim} of the rows. With rows fetched and written back while
+steps run, the speed is {nearly:g} of that in fast memory if the slow memory has at least the bandwidth
 
     {nearly:g} * missed rows * bytes of a row / (ids + gradient rows + 2 * distinct rows * bytes of a row)
 
-of the fast one, in each direction: the divisor is what a step must move in fast memory. GH200: 350 of 4000 GB/s; H100: 50 of
-3350 GB/s (memory as NVIDIA names it, of the links what programs are known to reach, rounded); CPU: a round 300 GB/s, and a disk of the class
-that its makers name with a million random reads a second; this machine as measured. yes: enough for lfu. Otherwise: how many
-times as long an iteration must be as its step of embeddings, by forward and dense layers, until all rows can move meanwhile.
-Hot rows stay hot here, which is an assumption. Batches are small; larger ones miss more rows, but fewer for each lookup.
+of the fast one, in each direction: the divisor is what a step must move in fast memory. GH200: 350 of 4000 GB/s;
+H100: 50 of 3350 GB/s (memory as NVIDIA names it, of the links what programs are known to reach, rounded); CPU: a
+round 300 GB/s, and a disk of the class that its makers name with a million random reads a second; this machine as
+measured. yes: enough for lfu. Otherwise: how many times as long an iteration must be as its step of embeddings, by
+forward and dense layers, until all rows can move meanwhile. Hot rows stay hot here, which is an assumption. Batches
+are small; larger ones miss more rows, but fewer for each lookup.
 
 ## Measured
 
 {speed}
 
-- share: the time of the same steps with all rows in memory (medians before and after) over that of this case. The time of a case is
-  that of all its steps, the first rows of them and the last writes of them included.
-- limit: what the disk allows by arithmetic, max(steps in memory, rows fetched / R + rows written / W); without batches
-  ahead the sum of both. R and W are rows per second at random places, measured before each case: {rates}.
+- share: the time of the same steps with all rows in memory (medians before and after) over that of this case. The
+  time of a case is that of all its steps, the first rows of them and the last writes of them included.
+- limit: what the disk allows by arithmetic, max(steps in memory, rows fetched / R + rows written / W); without
+  batches ahead the sum of both. R and W are rows per second at random places, measured before each case: {rates}.
 - of the limit: how near the case comes to it. Above 100 %: the disk was quicker than in its own measurement.
-- rocksdb: the same slots over RocksDB in place of files: direct I/O, no block cache, no compression, no write-ahead log. The
-  MB in memory are without those of RocksDB.
+- rocksdb: the same slots over RocksDB in place of files: direct I/O, no block cache, no compression, no write-ahead
+  log. The MB in memory are without those of RocksDB.
 - budget 100 %: all rows of the measured batches were looked up before, so nothing moves.
-- fetched, written: rows that came, and rows that had changed and left. disk read: what the disk read for this process.
-- index, write back, fetch: ms of a step for looking up ids and choosing slots, for rows that leave, and for rows that come. With
-  batches ahead a thread does this while steps run; a step then waits for its rows as long as `wait` says.
-- Plain mmap would have no slots: a kernel on mapped tables, and a limit on the memory of the process with its pages. Such
-  a limit is a control group's, which belongs to whoever runs the machine; the study makes none.
-- FBGEMM's table on SSD is not here: fbgemm-gpu-cpu 1.9.0, the package of `make peers`, has its Python (fbgemm_gpu.tbe.ssd), but its
-  libraries have none of the operators (no EmbeddingRocksDBWrapper, no ssd_cache_populate_actions).
+- fetched, written: rows that came, and rows that had changed and left. disk read: what the disk read for this
+  process.
+- index, write back, fetch: ms of a step for looking up ids and choosing slots, for rows that leave, and for rows that
+  come. With batches ahead a thread does this while steps run; a step then waits for its rows as long as `wait` says.
+- Plain mmap would have no slots: a kernel on mapped tables, and a limit on the memory of the process with its pages.
+  Such a limit is a control group's, which belongs to whoever runs the machine; the study makes none.
+- FBGEMM's table on SSD is not here: fbgemm-gpu-cpu 1.9.0, the package of `make peers`, has its Python
+  (fbgemm_gpu.tbe.ssd), but its libraries have none of the operators (no EmbeddingRocksDBWrapper, no
+  ssd_cache_populate_actions).
 
 ## Hits
 
@@ -93,10 +97,11 @@ Hot rows stay hot here, which is an assumption. Batches are small; larger ones m
 
 {hits}
 
-Share of a batch's distinct rows that are in memory; in brackets of its lookups. Counts, no times. belady: the fewest misses that
-any policy can have, since it knows all batches. `-`: the slots are fewer than the rows of a batch. At 100 % what misses is rows
-that no batch of the warm-up has touched. histogram: the reuse within a batch is that of Meta's published batches; from batch to
-batch hot rows stay and others are new, which is an assumption of this suite. Traces are short: {traces}.
+Share of a batch's distinct rows that are in memory; in brackets of its lookups. Counts, no times. belady: the fewest
+misses that any policy can have, since it knows all batches. `-`: the slots are fewer than the rows of a batch. At 100
+% what misses is rows that no batch of the warm-up has touched. histogram: the reuse within a batch is that of Meta's
+published batches; from batch to batch hot rows stay and others are new, which is an assumption of this suite. Traces
+are short: {traces}.
 """
 
 
@@ -104,14 +109,15 @@ batch hot rows stay and others are new, which is an assumption of this suite. Tr
 def sources(args):
     """[(name, spec, trace, batches)]"""
     spec = dict(rows=ROWS, dim=DIM, bags=BAGS, lookups=LOOKUPS)
-    out = [(f"alpha {a}", spec | {"ids": f"zipf\nalpha {a}"}, "-", int(args.batches)) for a in args.alpha.split()]
-    out += [(f"histogram {year}", spec | {"rows": 10 * ROWS, "dim": 4, "ids": f"histogram-{year}"}, "-", int(args.batches))
-            for year in (2021, 2022)]
+    out = [(f"alpha {a}", {"ids": f"zipf\nalpha {a}"}, "-") for a in args.alpha.split()]
+    for year in (2021, 2022):
+        out.append((f"histogram {year}", {"rows": 10 * ROWS, "dim": 4, "ids": f"histogram-{year}"}, "-"))
     for name, bags in TRACES.items():
         path = os.path.join(args.traces, name + ".txt.gz")
         if args.traces and os.path.exists(path):
-            out.append((name, spec | {"rows": 1, "dim": 4, "bags": bags, "lookups": 1, "ids": "zipf"}, path, 4096))
-    return [(name, SPEC.format(**facts), trace, batches) for name, facts, trace, batches in out]
+            out.append((name, {"rows": 1, "dim": 4, "bags": bags, "lookups": 1, "ids": "zipf"}, path))
+    return [(name, SPEC.format(**spec | facts), trace, int(args.batches) if trace == "-" else 4096)
+            for name, facts, trace in out]
 
 
 def cases(source, budgets, rocksdb):
@@ -153,7 +159,8 @@ def measure(args):
         finally:
             shutil.rmtree(work)
         if done.returncode:
-            raise ResultError((done.stderr.strip().splitlines() or [f"{args.tiers} ended with status {done.returncode}"])[-1])
+            said = done.stderr.strip().splitlines() or [f"{args.tiers} ended with status {done.returncode}"]
+            raise ResultError(said[-1])
         lines += [{"source": name} | json.loads(line) for line in done.stdout.splitlines()]
     write_whole(args.lines, "".join(json.dumps(x) + "\n" for x in lines))
 
@@ -196,15 +203,16 @@ def percent(value, digits=3):
 
 
 def speed_table(steps):
-    heads = ("source", "store", "budget", "policy", "ahead", "step, ms", "in memory", "share", "limit", "of the limit", "fetched / step",
-             "written / step", "disk read, MB / step", "MB in memory", "index", "write back", "fetch", "wait")
+    heads = ("source", "store", "budget", "policy", "ahead", "step, ms", "in memory", "share", "limit", "of the limit",
+             "fetched / step", "written / step", "disk read, MB / step", "MB in memory", "index", "write back", "fetch",
+             "wait")
     rows = []
     for x in steps:
-        ms = lambda *parts, x=x: [number(1e3 * x[p] / x["batches"]) for p in parts]
-        rows.append((x["source"], x["store"], percent(x["budget"], 2), x["policy"], str(x["ahead"]), *ms("seconds", "in_memory"),
-                     percent(x["share"]), percent(x["limit"]), percent(x["of_limit"]), number(x["row_misses"] / x["batches"]),
-                     number(x["written_back"] / x["batches"]), number(x["disk_read"] / x["batches"] / 1e6), number(x["bytes"] / 1e6),
-                     *ms("index", "write_back", "fetch", "wait")))
+        each = lambda scale, *parts, x=x: [number(scale * x[p] / x["batches"]) for p in parts]
+        rows.append((x["source"], x["store"], percent(x["budget"], 2), x["policy"], str(x["ahead"]),
+                     *each(1e3, "seconds", "in_memory"), *(percent(x[p]) for p in ("share", "limit", "of_limit")),
+                     *each(1, "row_misses", "written_back"), *each(1e-6, "disk_read"), number(x["bytes"] / 1e6),
+                     *each(1e3, "index", "write_back", "fetch", "wait")))
     return markdown_table(heads, rows, left=(0, 1, 3))
 
 
@@ -225,11 +233,12 @@ def answer(steps):
     yes = sum(x["share"] >= NEARLY for x in own)
     best = max(own, key=lambda x: x["share"])
     needed = best["row_misses"] / best["in_memory"]
-    return (f"{'Yes' if yes == len(own) else 'No' if not yes else 'Sometimes'}, on this disk: with LRU and 2 batches ahead the speed "
-            f"is {parts}, of that with all rows in memory. A step in memory takes "
-            f"{number(1e3 * best['in_memory'] / best['batches'])} ms, and misses {number(best['row_misses'] / best['batches'])} rows "
-            f"({best['source']}, the best case). To keep up, a disk must read {number(needed / 1e6)} million rows per second at random "
-            f"places, and write as many; this one reads {number(best['reads'] / 1e6)} million.")
+    verdict = "Yes" if yes == len(own) else "No" if not yes else "Sometimes"
+    return (f"{verdict}, on this disk: with LRU and 2 batches ahead the speed is {parts}, of that with all rows in "
+            f"memory. A step in memory takes {number(1e3 * best['in_memory'] / best['batches'])} ms, and misses "
+            f"{number(best['row_misses'] / best['batches'])} rows ({best['source']}, the best case). To keep up, a "
+            f"disk must read {number(needed / 1e6)} million rows per second at random places, and write as many; "
+            f"this one reads {number(best['reads'] / 1e6)} million.")
 
 
 # --- what a slow memory would have to give
@@ -241,20 +250,22 @@ def moved(x):
 def needs(hits):
     """{policy: [(alpha, share of the fast memory's bandwidth)]}"""
     own = [x for x in hits if x["source"].startswith("alpha ") and x["budget"] == CLAIM and "lacks" not in x]
-    return {p: [(float(x["source"].split()[1]), NEARLY * x["row_misses"] * ROW / moved(x)) for x in own if x["policy"] == p]
-            for p in POLICIES}
+    need = lambda x: (float(x["source"].split()[1]), NEARLY * x["row_misses"] * ROW / moved(x))
+    return {p: [need(x) for x in own if x["policy"] == p] for p in POLICIES}
 
 
 def machines(steps):
     """[(name, share)] of links, and of this machine: its disk beside its steps in memory."""
     own = [x for x in steps if (x["source"], x["store"], x["budget"]) == (CLAIM_ALPHA, "files", CLAIM)]
-    return [*LINKS.items(), *(("this machine, its disk", x["reads"] * ROW / (moved(x) / x["in_memory"])) for x in own[:1])]
+    disk = [("this machine, its disk", x["reads"] * ROW / (moved(x) / x["in_memory"])) for x in own[:1]]
+    return [*LINKS.items(), *disk]
 
 
 def needed_table(found, have):
     enough = lambda share, least: "yes" if share >= least else f"{number(least / share, 2)}x"
     rows = [(f"needed, {p}", *(percent(share) for _, share in found[p])) for p in POLICIES]
-    rows += [(f"{name}: {percent(share)}", *(enough(share, least) for _, least in found["lfu"])) for name, share in have]
+    for name, share in have:
+        rows.append((f"{name}: {percent(share)}", *(enough(share, least) for _, least in found["lfu"])))
     heads = ("", *(f"alpha {a:g}" for a, _ in found["lru"]))
     return ["![needed bandwidth](tiers-claim.png)", "", *markdown_table(heads, rows, left=range(len(heads)))]
 
@@ -266,36 +277,42 @@ def panels(found, keys):
     blocks = []
     for source in titles:
         for key, value in keys.items():
-            points = sorted((100 * x["budget"], 100 * value(x)) for x in found if x["source"] == source and value(x) is not None)
+            own = [x for x in found if x["source"] == source and value(x) is not None]
+            points = sorted((100 * x["budget"], 100 * value(x)) for x in own)
             blocks.append([[key], *(points or [(100, float("nan"))])])
     return {"panels": len(titles), "titles": names(titles), "series": len(keys), "names": names(keys)}, blocks
 
 
 def decades(values):
     """Powers of ten around percentages."""
-    return {"least": 10 ** math.floor(math.log10(100 * min(values))), "most": 10 ** math.ceil(math.log10(100 * max(values)))}
+    least, most = math.log10(100 * min(values)), math.log10(100 * max(values))
+    return {"least": 10 ** math.floor(least), "most": 10 ** math.ceil(most)}
 
 
 def pictures(machine, hits, steps, found, have, outdir):
+    colours = " ".join(COLOURS[:len(POLICIES)])
     facts, blocks = panels(hits, {p: lambda x, p=p: x.get("hits") if x["policy"] == p else None for p in POLICIES})
     yield figure(os.path.join(HERE, "tiers"), os.path.join(outdir, "tiers-hits"), facts | {
-        "heading": "Distinct rows of a batch that are in memory, %", "machine": "counted, by share of the rows in slots", "least": 0,
-        "colours": " ".join(COLOURS[:len(POLICIES)])}, blocks)
+        "heading": "Distinct rows of a batch that are in memory, %",
+        "machine": "counted, by share of the rows in slots", "least": 0, "colours": colours}, blocks)
     lru = [x for x in steps if x["policy"] == "lru" and x["ahead"] in (0, 2) and x["store"] == "files"]
     at = lambda ahead, what: lambda x: x[what] if x["ahead"] == ahead else None
-    facts, blocks = panels(lru, {"2 batches ahead": at(2, "share"), "limit of the disk": at(2, "limit"), "none ahead": at(0, "share")})
+    facts, blocks = panels(lru, {"2 batches ahead": at(2, "share"), "limit of the disk": at(2, "limit"),
+                                 "none ahead": at(0, "share")})
     yield figure(os.path.join(HERE, "tiers"), os.path.join(outdir, "tiers-speed"), facts | {
-        "heading": "Speed beside tables in memory, %", "machine": f"{machine}, LRU, files", **decades([x[what] for x in lru for what in ("share", "limit")]),
+        "heading": "Speed beside tables in memory, %", "machine": f"{machine}, LRU, files",
+        **decades([x[what] for x in lru for what in ("share", "limit")]),
         "colours": " ".join((COLOURS[0], "#777777", COLOURS[1]))}, blocks)
     if not found["lru"]:
         return
     alphas = [a for a, _ in found["lru"]]
     yield figure(os.path.join(HERE, "claim"), os.path.join(outdir, "tiers-claim"), {
         "heading": f"Slow memory that makes {percent(CLAIM, 2)} of the rows enough, by arithmetic",
-        "machine": "misses are counted, bandwidths are those of others", "series": len(POLICIES), "names": names(POLICIES),
-        "from": min(alphas), "to": max(alphas), "colours": " ".join(COLOURS[:len(POLICIES)]),
+        "machine": "misses are counted, bandwidths are those of others", "series": len(POLICIES),
+        "names": names(POLICIES), "from": min(alphas), "to": max(alphas), "colours": colours,
         **decades([share for line in (*found.values(), have) for _, share in line])},
-        [[[p], *([a, 100 * share] for a, share in found[p])] for p in POLICIES], [[[100 * share, name] for name, share in have]])
+        [[[p], *([a, 100 * share] for a, share in found[p])] for p in POLICIES],
+        [[[100 * share, name] for name, share in have]])
 
 
 def main():
@@ -318,10 +335,10 @@ def main():
     lines = "\n".join
     table = lines(speed_table(steps))
     rates = [[number(f(x[what] for x in steps if x[what])) for f in (min, max)] for what in ("reads", "writes")]
-    traces = {x["source"]: x["batches"] for x in hits if "batches" in x and not x["source"].startswith(("alpha", "histogram"))}
+    traces = {x["source"]: x["batches"] for x in hits if "batches" in x and x["source"] in TRACES}
     write_whole(os.path.join(args.outdir, "tiers.md"), TEXT.format(
-        machine=machine, rows=ROWS, dim=DIM, bags=BAGS, lookups=LOOKUPS, half=steps[0]["batches"], record=steps[0]["record"], net=ROW,
-        answer=answer(steps), claim=percent(CLAIM, 2), nearly=NEARLY, speed=table,
+        machine=machine, rows=ROWS, dim=DIM, bags=BAGS, lookups=LOOKUPS, half=steps[0]["batches"],
+        record=steps[0]["record"], net=ROW, answer=answer(steps), claim=percent(CLAIM, 2), nearly=NEARLY, speed=table,
         needed=lines(needed_table(found, have)) if found["lru"] else "Not counted: BUDGET lacks 20.",
         rates=" and ".join(" to ".join(r) for r in rates), hits=lines(hits_table(hits)),
         traces="; ".join(f"{t} has {n} measured batches" for t, n in traces.items()) or "none was there"))

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Records in stores: what is put comes back. A fault at each call in turn that makes, reads or writes a file: it fails, or
- * moves too few bytes. Files that are there already are refused. The program is linked with -Wl,--wrap for these calls.
+ * Records in stores: what is put comes back. A fault at each call in turn that makes, reads or writes a file: it
+ * fails, or moves too few bytes. Files that are there already are refused. The program is linked with -Wl,--wrap for
+ * these calls.
  */
 #define _GNU_SOURCE
 #include <dirent.h>

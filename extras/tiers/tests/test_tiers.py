@@ -34,7 +34,7 @@ def test_hits_obey_laws(folder):
             assert x["batches"] == 20 and 0 < x["row_misses"] <= x["lookup_misses"] <= x["lookups"]
             assert x["row_misses"] <= x["rows"] <= x["lookups"]
         assert misses(1, policy) == misses(1, "lru") <= misses(0.3, policy)  # only new rows are missing there
-        assert misses(0.05, policy) >= misses(0.3, policy)  # more slots, fewer misses: so it is for stacks, which these are
+        assert misses(0.05, policy) >= misses(0.3, policy)  # as with stacks, which these are
     assert misses(0.05, "belady") < misses(0.05, "lru")
     assert all(x["lacks"] > 0 for x in lines(folder, "memory,0.001,lru,0", "files,0.001,lfu,2"))
 
@@ -59,7 +59,8 @@ def test_rocksdb_has_the_bits_too(folder):
 
 
 def test_bad_input_is_one_line(folder):
-    for word in ("0.2", "files,0,lru,0", "files,1.5,lru,0", "files,0.2,none,0", "files,0.2,lru,5", "files,0.2,lru", "sql,0.2,lru,0"):
+    for word in ("0.2", "files,0,lru,0", "files,1.5,lru,0", "files,0.2,none,0", "files,0.2,lru,5", "files,0.2,lru",
+                 "sql,0.2,lru,0"):
         done = run(folder, word)
         assert done.returncode == 1 and f"'{word}'" in done.stderr and done.stderr.count("\n") == 1, (word, done.stderr)
     assert "nothing.gz" in run(folder, "files,0.2,lru,0", trace=os.path.join(folder, "nothing.gz")).stderr
