@@ -10,15 +10,15 @@ import tap
 
 # Lines, words or files: at most.
 BUDGETS = {
-    "core": 38300,                # lines of code outside of its tests
-    "core tests": 14500,
-    "extras": 39900,
-    "extras tests": 12800,
-    "words of Markdown": 66000,   # outside of reports/results/
-    "lines of README.md": 190,
-    "lines of make help": 42,
-    "files that cpu_fused reaches": 36,  # rules and generated lists aside
-    "lines that cpu_fused reaches": 4600,
+    "core": 37950,                # lines of code outside of its tests
+    "core tests": 14400,
+    "extras": 35700,
+    "extras tests": 12700,
+    "words of Markdown": 55500,   # outside of reports/results/
+    "lines of README.md": 120,
+    "lines of make help": 30,
+    "files that cpu_fused reaches": 26,  # rules and generated lists aside
+    "lines that cpu_fused reaches": 3870,
     "lines of a file": 560,
     "lines of a function in C": 92,
 }
