@@ -58,5 +58,5 @@ test-ptx ptx-verify:
 	@[ -n "$(NVCC)" ] || { echo '$@: nvcc is missing, so there is no PTX' >&2; exit 1; }
 	$(call require,test)
 	@$(MAKE) --no-print-directory $(if $(findstring -j,$(MAKEFLAGS)),,-j$(shell nproc)) ptx-programs $(if $(filter ptx-verify,$@),ONLY=)
-	@BUILD=$(B) NVCC=$(NVCC) PYTHON=$(PYTHON) tests/$(if $(filter ptx-verify,$@),cuda/ptx_verify.sh $(call ptx_tests,$(PTX_ARCHS)) -- \
-	    $(notdir $(cuda:%.cu=%)),run.sh $(filter $(only),$(call ptx_tests,$(PTX_ARCHS))))
+	@BUILD=$(B) NVCC=$(NVCC) PYTHON=$(PYTHON) $(if $(filter ptx-verify,$@),extras/cuda/tests/ptx_verify.sh $(call ptx_tests,$(PTX_ARCHS)) -- \
+	    $(notdir $(cuda:%.cu=%)),tests/run.sh $(filter $(only),$(call ptx_tests,$(PTX_ARCHS))))
