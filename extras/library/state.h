@@ -9,7 +9,7 @@
  *     state_save.c    embfuse_save()
  *     state_load.c    embfuse_load()
  *
- * extras/ranks/checkpoint.c writes and reads the same files from several processes.
+ * A program with several ranks writes and reads the same files: state_out_rows() takes rows a part at a time.
  */
 #pragma once
 
@@ -137,8 +137,7 @@ int state_read(const char *folder, const struct state *s, int32_t table, int arr
 int state_verify(const char *folder, const struct state *s, int32_t table, int array,
                  struct state_rows *rows, struct embfuse_error *why);
 
-/* --- a save: begin makes a folder, files are written to it, end commits it. Where several processes save together, one
- * begins and ends, and the others join. */
+/* --- a save: begin makes a folder, files are written to it, end commits it. */
 
 struct state_save {
     const char *path;    /* of the directory */
@@ -151,12 +150,9 @@ struct state_save {
 /* EMBFUSE_REFUSED: the directory has a state that tables of these shapes cannot take. */
 int state_save_begin(struct state_save *s, const char *path, const struct table_shape *shapes,
                      int32_t num_tables, struct embfuse_error *why);
-int state_save_join(struct state_save *s, const char *path, int64_t number,
-                    struct embfuse_error *why);
-void state_save_leave(struct state_save *s);
 
 /* status: of all that was written. 0: writes the manifest and commits; otherwise, and if that fails, the folder is
- * removed. Leaves in any case. Returns the status. */
+ * removed. Closes both folders in any case. Returns the status. */
 int state_save_end(struct state_save *s, const struct state *state, int status);
 
 /* The bytes of an array's file. */
@@ -169,10 +165,10 @@ struct state_out {
     int64_t begin; /* where its rows begin */
 };
 
-/* create: it is new, and gets its head; otherwise another process has created it. sum: begins with the head; or
- * NULL. state_out_end() in any case, which syncs the file if status is 0, and returns the status. */
+/* Creates the file, and writes its head. sum begins with the head. state_out_end() in any case, which syncs the file if
+ * status is 0, and returns the status. */
 int state_out_open(const struct state_save *s, const struct state *state, int32_t table, int array,
-                   bool create, XXH3_state_t *sum, struct state_out *out);
+                   XXH3_state_t *sum, struct state_out *out);
 int state_out_rows(const struct state_save *s, const struct state_out *out, struct state_rows *rows,
                    XXH3_state_t *sum);
 int state_out_end(const struct state_save *s, const struct state_out *out, int status);

@@ -22,7 +22,7 @@ static int write_array(const struct state_save *s, const struct embfuse_model *m
     struct state_out out = {.fd = -1};
     int status =
         state_rows_open(&rows, m->place, &m->tables[t].array[a], &whole, shape->rows, s->why);
-    if (status == 0) status = state_out_open(s, state, t, a, true, sum, &out);
+    if (status == 0) status = state_out_open(s, state, t, a, sum, &out);
     if (status == 0) status = state_out_rows(s, &out, &rows, sum);
     state->tables[t].file[a] =
         (struct state_file){state_file_bytes(shape, a), XXH3_64bits_digest(sum)};

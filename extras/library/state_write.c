@@ -156,9 +156,9 @@ static void remove_older(const struct state_save *s) {
 
 /* --- files */
 
-static int create_file(const struct state_save *s, const char *name, bool create, int *fd) {
-    *fd = openat(s->part, name, O_WRONLY | O_CLOEXEC | (create ? O_CREAT | O_EXCL : 0), 0666);
-    return *fd < 0 ? cannot(s, create ? "create" : "open", s->part_name, name) : 0;
+static int create_file(const struct state_save *s, const char *name, int *fd) {
+    *fd = openat(s->part, name, O_WRONLY | O_CLOEXEC | O_CREAT | O_EXCL, 0666);
+    return *fd < 0 ? cannot(s, "create", s->part_name, name) : 0;
 }
 
 static int write_bytes(const struct state_save *s, const char *name, int fd, const char *bytes,
@@ -186,15 +186,15 @@ int64_t state_file_bytes(const struct table_shape *shape, int array) {
 }
 
 int state_out_open(const struct state_save *s, const struct state *state, int32_t table, int array,
-                   bool create, XXH3_state_t *sum, struct state_out *out) {
+                   XXH3_state_t *sum, struct state_out *out) {
     char header[NPY_HEADER_MAX];
     const size_t size = head_of(header, &state->tables[table].shape, array);
     *out = (struct state_out){.begin = (int64_t)size};
     table_array_file(out->name, table, state->num_tables, array);
-    if (sum) XXH3_64bits_reset(sum);
-    if (sum) XXH3_64bits_update(sum, header, size);
-    const int status = create_file(s, out->name, create, &out->fd);
-    return status == 0 && create ? write_bytes(s, out->name, out->fd, header, size) : status;
+    XXH3_64bits_reset(sum);
+    XXH3_64bits_update(sum, header, size);
+    const int status = create_file(s, out->name, &out->fd);
+    return status == 0 ? write_bytes(s, out->name, out->fd, header, size) : status;
 }
 
 int state_out_rows(const struct state_save *s, const struct state_out *out, struct state_rows *rows,
@@ -205,7 +205,7 @@ int state_out_rows(const struct state_save *s, const struct state_out *out, stru
         status = state_rows_get(rows, row, count, s->why);
         if (status == 0 && state_rows_write(rows, out->fd, out->begin, row, count))
             status = cannot(s, "write", s->part_name, out->name);
-        if (sum) XXH3_64bits_update(sum, rows->buffer, (size_t)(count * rows->part.bytes));
+        XXH3_64bits_update(sum, rows->buffer, (size_t)(count * rows->part.bytes));
     }
     return status;
 }
@@ -220,7 +220,7 @@ static int write_manifest(const struct state_save *s, const struct state *state)
     char *text = state_text_print(state, &size);
     if (!text) return said(s->why, EMBFUSE_NO_MEMORY, "out of memory for a manifest");
     int status = size < STATE_TEXT_MAX
-                     ? create_file(s, STATE_MANIFEST, true, &fd)
+                     ? create_file(s, STATE_MANIFEST, &fd)
                      : said(s->why, EMBFUSE_REFUSED, "too many tables for a manifest");
     if (status == 0) status = write_bytes(s, STATE_MANIFEST, fd, text, size);
     free(text);
@@ -247,21 +247,6 @@ int state_save_begin(struct state_save *s, const char *path, const struct table_
     return status ? status : begin(s, shapes, num_tables);
 }
 
-int state_save_join(struct state_save *s, const char *path, int64_t number,
-                    struct embfuse_error *why) {
-    *s = (struct state_save){
-        .path = path, .directory = -1, .part = -1, .number = number, .why = why};
-    name_folders(s);
-    s->directory = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    return s->directory < 0 ? cannot(s, "open", "", "") : open_part(s);
-}
-
-void state_save_leave(struct state_save *s) {
-    if (s->part >= 0) close(s->part);
-    if (s->directory >= 0) close(s->directory);
-    s->part = s->directory = -1;
-}
-
 int state_save_end(struct state_save *s, const struct state *state, int status) {
     if (status == 0) status = write_manifest(s, state);
     if (status == 0) status = commit(s);
@@ -269,6 +254,8 @@ int state_save_end(struct state_save *s, const struct state *state, int status) 
         remove_older(s);
     else if (s->part >= 0)
         remove_state(s->directory, s->part_name);
-    state_save_leave(s);
+    if (s->part >= 0) close(s->part);
+    if (s->directory >= 0) close(s->directory);
+    s->part = s->directory = -1;
     return status;
 }

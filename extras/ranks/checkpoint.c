@@ -155,7 +155,7 @@ static int write_table(struct saving *x, int32_t t) {
         f.sum[a] = must_have(XXH3_createState());
         f.memory[a] = must_have(array_alloc(at_once * table_memory_stride(shape, a), 1));
         if (status == 0 && table_array_width(shape, a))
-            status = state_out_open(&x->to, x->state, t, a, true, f.sum[a], &f.out[a]);
+            status = state_out_open(&x->to, x->state, t, a, f.sum[a], &f.out[a]);
     }
     for (int64_t row = 0; status == 0 && row < shape->rows; row += at_once)
         status = write_chunk(x, t, row, min64(row + at_once, shape->rows), &f);
