@@ -260,11 +260,11 @@ $(B)/gpu_verified.inc $(B)/ptx_verified.inc: $(B)/%_verified.inc: FORCE
 $(B)/cli/list.o: $(B)/gpu_verified.inc $(B)/ptx_verified.inc
 
 # --- the commands of extras
-$(B)/guest_commands.inc: FORCE
+$(B)/extra_commands.inc: FORCE
 	@mkdir -p $(@D)
-	@echo '$(foreach c,$(commands),GUEST($(patsubst command_%.c,%,$(notdir $c))))' $(renewed)
+	@echo '$(foreach c,$(commands),EXTRA($(patsubst command_%.c,%,$(notdir $c))))' $(renewed)
 
-$(B)/cli/embfuse.o: $(B)/guest_commands.inc
+$(B)/cli/embfuse.o: $(B)/extra_commands.inc
 
 # --- frames of pictures as strings, with their style: the installed program has no source tree
 $(B)/%.gp.h: %.gp reports/style.gp
@@ -350,7 +350,7 @@ include emulation/emulation.mk
 extras := $(patsubst extras/%/extra.mk,%,$(sort $(wildcard extras/*/extra.mk)))
 include tests/test.mk
 include reports/report.mk
-# Guests: a folder of extras/ is one, and nothing else names it.
+# Extras: a folder of extras/ is one, and nothing else names it.
 include $(extras:%=extras/%/extra.mk)
 
 # --- measure, print the table, draw the plots. The status is that of the measurement: 2 if a kernel was wrong;

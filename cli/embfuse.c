@@ -24,18 +24,18 @@ static const struct subcommand core[] = {
      operation_command},
 };
 
-#define GUEST(word) extern const struct subcommand word##_command;
-#include "guest_commands.inc"
-#undef GUEST
-#define GUEST(word) &word##_command,
-static const struct subcommand *const guests[] = {
-#include "guest_commands.inc"
+#define EXTRA(word) extern const struct subcommand word##_command;
+#include "extra_commands.inc"
+#undef EXTRA
+#define EXTRA(word) &word##_command,
+static const struct subcommand *const extras[] = {
+#include "extra_commands.inc"
     NULL};
 
-enum { CORE = sizeof core / sizeof *core, COMMANDS = CORE + sizeof guests / sizeof *guests - 1 };
+enum { CORE = sizeof core / sizeof *core, COMMANDS = CORE + sizeof extras / sizeof *extras - 1 };
 
 static const struct subcommand *command(int i) {
-    return i < CORE ? &core[i] : guests[i - CORE];
+    return i < CORE ? &core[i] : extras[i - CORE];
 }
 
 static void help(void) {

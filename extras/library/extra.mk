@@ -69,7 +69,7 @@ install: $(if $(CUDA_BUILD),cuda library-cuda,all library)
 	$(call filled,extras/library/embfuse-config.cmake.in,$(to_lib)/cmake/embfuse/embfuse-config.cmake)
 	$(call filled,extras/library/embfuse-config-version.cmake.in,$(to_lib)/cmake/embfuse/embfuse-config-version.cmake)
 
-# For programs that take some of it: objects of the suite's own programs and tests are not those of libembfuse.a alone.
+# The same objects without kernels and harness, which programs and tests of the suite link as they are.
 library_a := $(B)/extras/library/library.a
 $(library_a): $(own) $(frozen)
 $(B)/extras/library/status.o: $(B)/build_info.h

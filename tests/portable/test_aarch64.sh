@@ -33,7 +33,7 @@ if ! command -v $cross >/dev/null; then
 fi
 mkdir -p "$work/lists"
 for list in rule_list rule_files oracle_files build_info; do cp "$BUILD/$list.h" "$work/lists"; done
-cp "$BUILD"/*_verified.inc "$BUILD/guest_commands.inc" "$work/lists"
+cp "$BUILD"/*_verified.inc "$BUILD/extra_commands.inc" "$work/lists"
 (cd "$BUILD" && find cli extras -name '*.gp.h' -exec tar cf - {} +) | tar xf - -C "$work/lists"
 printf 'KERNEL(cpu, cpu_fused, )\n' >"$work/lists/kernel_list.inc"
 # The library's headers of this machine serve: they are looked up last. Files of CUDA have tests of their own.

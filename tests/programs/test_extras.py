@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""The core stands alone: it names no guest of extras/, a guest reaches the core and extras/library only, and without any
+"""The core stands alone: it names no extra, an extra reaches the core and extras/library only, and without any
 one of them, or all, the rest builds and links."""
 import glob
 import os
@@ -28,12 +28,12 @@ def files(*folders):
 
 
 def reached(pattern, endings, *folders):
-    """{(file, guest)} of what files with these endings say."""
+    """{(file, extra)} of what files with these endings say."""
     found = set()
     for path in files(*folders):
         if path.endswith(endings):
             with open(path, encoding="utf-8", errors="replace") as file:
-                found |= {(os.path.relpath(path, tap.ROOT), guest) for guest in pattern.findall(file.read())}
+                found |= {(os.path.relpath(path, tap.ROOT), extra) for extra in pattern.findall(file.read())}
     return found
 
 
@@ -44,18 +44,18 @@ def test_the_patterns_find_what_they_should(_):
     assert len(EXTRAS) > 5 and ("extras/tiers/resident.c", "tiers") in reached(INCLUDE, COMPILED, "extras/tiers"), EXTRAS
 
 
-def test_the_core_names_no_guest(_):
-    own = {("tests/programs/test_extras.py", guest) for guest in EXTRAS}
+def test_the_core_names_no_extra(_):
+    own = {("tests/programs/test_extras.py", extra) for extra in EXTRAS}
     equal(sorted(reached(INCLUDE, COMPILED, *CORE)), [])
     equal(sorted(reached(NAMED, ("Makefile", *READ), *CORE) - own), [])
 
 
-def test_a_guest_reaches_the_core_and_the_library_only(_):
-    for guest in EXTRAS:
-        folder = os.path.join("extras", guest)
+def test_an_extra_reaches_the_core_and_the_library_only(_):
+    for extra in EXTRAS:
+        folder = os.path.join("extras", extra)
         others = {(file, other) for file, other in reached(INCLUDE, COMPILED, folder) | reached(NAMED, READ, folder)
-                  if other not in {guest, "library"} | RECORDED.get(guest, set())}
-        equal((guest, sorted(others)), (guest, []))
+                  if other not in {extra, "library"} | RECORDED.get(extra, set())}
+        equal((extra, sorted(others)), (extra, []))
 
 
 def plan(tree, *words):
@@ -70,19 +70,25 @@ def copy_of(tree):
         n for n in names if n in ("build", ".git", "results") or n.endswith((".png", ".json"))})
 
 
-def test_without_a_guest_the_rest_has_all_it_needs(folder):
-    tree = os.path.join(folder, "tree")
+def test_without_an_extra_the_rest_has_all_it_needs(folder):
+    """The library goes with those that include it."""
+    tree, aside = os.path.join(folder, "tree"), os.path.join(folder, "aside")
     copy_of(tree)
-    aside = os.path.join(folder, "aside")
-    for guest in EXTRAS:
-        shutil.move(os.path.join(tree, "extras", guest), aside)
+    os.mkdir(aside)
+    users = {other for other in EXTRAS if ("library" in {to for _, to in reached(INCLUDE, COMPILED, "extras/" + other)})}
+    assert {"library", "serving", "ranks"} <= users, users
+    for extra in EXTRAS:
+        gone = users if extra == "library" else {extra}
+        for name in gone:
+            shutil.move(os.path.join(tree, "extras", name), aside)
         done = plan(tree, "none/bench", "none/embfuse", "none/tests/unit/tests", "none/tests/kernels/tests")
-        assert done.returncode == 0 and "none/cli/embfuse.o" in done.stdout, (guest, done.stderr[-500:])
-        equal((guest, [line for line in done.stdout.splitlines() if f"extras/{guest}/" in line]), (guest, []))
-        shutil.move(aside, os.path.join(tree, "extras", guest))
+        assert done.returncode == 0 and "none/cli/embfuse.o" in done.stdout, (extra, done.stderr[-500:])
+        equal((extra, [line for line in done.stdout.splitlines() for name in gone if f"extras/{name}/" in line]), (extra, []))
+        for name in gone:
+            shutil.move(os.path.join(aside, name), os.path.join(tree, "extras"))
 
 
-def test_without_guests_embfuse_links_and_has_its_own_commands(folder):
+def test_without_extras_embfuse_links_and_has_its_own_commands(folder):
     if not os.path.exists(os.path.join(tap.BUILD, "cli", "embfuse.o")):
         raise tap.Skip("no objects of embfuse in this build")
     tree = os.path.join(folder, "tree")
