@@ -2,7 +2,7 @@
 # What nvcc makes of device kernels, without a GPU: its PTX runs on the emulation (ptx/), what it asks of memory is counted
 # (counts/), and its machine code is read and executed (sass/).
 #
-include $(sort $(wildcard extras/cuda/*/*.mk))
+include extras/cuda/ptx/ptx.mk extras/cuda/counts/counts.mk extras/cuda/sass/sass.mk # the last two use the first
 
 # --- tests
 packages_test-cuda := $(packages_test)
