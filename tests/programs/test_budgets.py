@@ -10,7 +10,7 @@ import tap
 
 # Lines, words or files: at most.
 BUDGETS = {
-    "core": 37950,                # lines of code outside of its tests
+    "core": 37700,                # lines of code outside of its tests
     "core tests": 14400,
     "extras": 35700,
     "extras tests": 12700,
