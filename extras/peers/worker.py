@@ -45,10 +45,17 @@ def waited():
     return 1e-9 * sum(int(c[1]) for c in counts) if any(int(c[0]) for c in counts) else nan
 
 
+def stolen():
+    """Seconds that a hypervisor has taken from the CPUs that this process may use."""
+    mine = {f"cpu{cpu}" for cpu in os.sched_getaffinity(0)}
+    ticks = (line.split()[8] for line in Path("/proc/stat").read_text().splitlines() if line.split()[0] in mine)
+    return sum(map(int, ticks)) / os.sysconf("SC_CLK_TCK")
+
+
 def events():
-    """Seconds of waiting, involuntary context switches and page faults so far."""
+    """Seconds of waiting, of stolen time, involuntary context switches and page faults so far."""
     use = resource.getrusage(resource.RUSAGE_SELF)
-    return waited(), use.ru_nivcsw, use.ru_minflt
+    return waited(), stolen(), use.ru_nivcsw, use.ru_minflt
 
 
 def memory(key, file="/proc/self/status"):
@@ -236,8 +243,9 @@ class Worker:
                 seconds, more = self.iteration(peer, batch)
             else:
                 seconds, more = self.seconds(lambda: peer.step(batch, outputs)), {}
-            wait, switches, faults = (b - a for a, b in zip(before, events()))
-            disturbed = switches > 0 if isnan(wait) else wait > WAITING_TOLERATED * seconds
+            wait, steal, switches, faults = (b - a for a, b in zip(before, events()))
+            lost = steal + (0 if isnan(wait) else wait)
+            disturbed = lost > WAITING_TOLERATED * seconds or isnan(wait) and switches > 0
             grew = faults > FEW_FAULTS
             del outputs
             peer.restore(batch, saved)

@@ -360,9 +360,9 @@ static int run(struct member *m, const struct order *o, struct reply *out, struc
     t->channel = CHANNEL_CONTROL;
     if (transport_agree(t, prepare(m, o, err), err)) return -1;
     memcpy(before, t->bytes, sizeof before);
-    const struct disturbance calm = disturbance_now("/proc/self/task");
+    const struct disturbance calm = disturbance_now("/proc");
     int status = operate(m, o, &out->times, err);
-    out->times.disturbed = disturbed(calm, disturbance_now("/proc/self/task"), out->times.seconds);
+    out->times.disturbed = disturbed(calm, disturbance_now("/proc"), out->times.seconds);
     merge_bytes(m, before, out->times.exchange);
     transport_phase(t, "end of the step");
     t->channel = CHANNEL_CONTROL;

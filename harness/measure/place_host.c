@@ -188,7 +188,7 @@ static int host_time(struct place *p, const struct place_job *job, bool cold,
     *out = (struct step_times){0};
     int status = job->forward ? 0 : time_plan(h, job, &out->plan);
     if (cold) ceiling_flush_caches(&h->ceilings);
-    const struct disturbance before = disturbance_now("/proc/self/task");
+    const struct disturbance before = disturbance_now("/proc");
     const double begin = clock_seconds();
     if (job->forward) {
         status = call_forward(h, job);
@@ -198,7 +198,7 @@ static int host_time(struct place *p, const struct place_job *job, bool cold,
     struct stopwatch watch = {job->forward ? clock_seconds() : begin, out->stage};
     if (status == 0) status = call_run(h, job, stop, &watch);
     out->seconds = clock_seconds() - begin;
-    out->disturbed = disturbed(before, disturbance_now("/proc/self/task"), out->seconds);
+    out->disturbed = disturbed(before, disturbance_now("/proc"), out->seconds);
     return returned(status, job, err);
 }
 

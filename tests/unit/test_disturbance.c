@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * When a sample counts as disturbed: planted folders of threads.
+ * When a sample counts as disturbed: planted files of threads and CPUs.
  */
+#define _GNU_SOURCE
 #include <math.h>
+#include <sched.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -14,8 +17,8 @@
 
 /* A folder of two threads with these files; NULL: no file. */
 static struct disturbance of(const char *first, const char *second) {
-    struct work_path a = work_path("disturbance/7", "schedstat"),
-                     b = work_path("disturbance/8", "schedstat"),
+    struct work_path a = work_path("disturbance/self/task/7", "schedstat"),
+                     b = work_path("disturbance/self/task/8", "schedstat"),
                      all = work_path("disturbance", "");
     unlink(a.text);
     unlink(b.text);
@@ -34,17 +37,42 @@ static void waiting_is_added_up(void **state) {
 
 /* Waiting of 1 % disturbs; where a kernel does not count it, any switch does. */
 static void waits_and_switches_disturb(void **state) {
-    const struct disturbance before = {1, 5}, uncounted = {NAN, 5};
+    const struct disturbance before = {1, 0, 5}, uncounted = {NAN, 0, 5};
     (void)state;
-    assert_false(disturbed(before, (struct disturbance){1 + 4e-4, 9}, 50e-3));
-    assert_true(disturbed(before, (struct disturbance){1 + 6e-4, 5}, 50e-3));
+    assert_false(disturbed(before, (struct disturbance){1 + 4e-4, 0, 9}, 50e-3));
+    assert_true(disturbed(before, (struct disturbance){1 + 6e-4, 0, 5}, 50e-3));
     assert_false(disturbed(uncounted, uncounted, 50e-3));
-    assert_true(disturbed(uncounted, (struct disturbance){NAN, 6}, 50e-3));
-    assert_true(disturbed(uncounted, (struct disturbance){1, 6}, 50e-3));
+    assert_true(disturbed(uncounted, (struct disturbance){NAN, 0, 6}, 50e-3));
+    assert_true(disturbed(uncounted, (struct disturbance){1, 0, 6}, 50e-3));
+}
+
+/* The CPU of this thread lost 30 ms to others of the hypervisor; the sum of all CPUs and one that is not there do not count. */
+static void stolen_time_disturbs(void **state) {
+    struct work_path file = work_path("disturbance", "stat"), all = work_path("disturbance", "");
+    cpu_set_t mine;
+    char text[200];
+    int cpu = 0;
+    (void)state;
+    assert_int_equal(sched_getaffinity(0, sizeof mine, &mine), 0);
+    while (!CPU_ISSET(cpu, &mine)) cpu++;
+    const long ticks = 3 * sysconf(_SC_CLK_TCK) / 100;
+    snprintf(text, sizeof text,
+             "cpu  %d 9 9 9 9 9 9 999 0 0\ncpu%d 1 2 3 4 5 6 7 %ld 0 0\ncpu1023 1 1 1 1 1 1 1 77 0 "
+             "0\nintr 5\n",
+             cpu, cpu, ticks);
+    assert_int_equal(work_write(file.text, text, strlen(text)), 0);
+    assert_true(fabs(disturbance_now(all.text).stolen - 30e-3) < 1e-9);
+    assert_int_equal(unlink(file.text), 0);
+    assert_true(disturbance_now(all.text).stolen == 0);
+    const struct disturbance before = {1, 2, 5}, uncounted = {NAN, 2, 5};
+    assert_true(disturbed(before, (struct disturbance){1, 2.01, 5}, 50e-3));
+    assert_true(disturbed(uncounted, (struct disturbance){NAN, 2.01, 5}, 50e-3));
+    assert_false(disturbed(before, (struct disturbance){1, 2.01, 5}, 1.5));
 }
 
 TESTS(disturbance) {
     ADD_TEST(waiting_is_added_up);
     ADD_TEST(waits_and_switches_disturb);
+    ADD_TEST(stolen_time_disturbs);
     return run_added("disturbance");
 }
