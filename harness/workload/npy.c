@@ -41,23 +41,16 @@ enum {
     LENGTH_AT = MAGIC_BYTES + 2,
     DATA_ALIGN = 64,
     GROWTH_DIGITS = 21, /* NumPy leaves room for the first dimension to grow in place */
-    WORD_MAX = 48,      /* what is kept of a string of the header, for messages */
+    HEADER_MAX = 1024,  /* a longer header describes no array that is read */
+    WORD_MAX = 48,      /* a message keeps so much of a string of the header */
     SHAPE_TEXT_MAX = NPY_MAX_DIMS * 22 + 3,
 };
 
-/* The header as it is read, and where messages go. */
+/* The rest of the header, which a NUL ends; name and err are for messages. */
 struct reader {
     const char *name;
     struct error *err;
-    const char *at, *end;
-};
-
-enum { KEYS = 3 };
-struct header {
-    bool seen[KEYS];
-    enum npy_type type;
-    int num_dims;
-    int64_t shape[NPY_MAX_DIMS];
+    const char *at;
 };
 
 /* shape as Python prints a tuple: (), (5,), (2, 3). */
@@ -84,22 +77,12 @@ static int64_t shape_count(enum npy_type type, int num_dims, const int64_t *shap
 
 /* --- the header, token by token ------------------------------------------------------------ */
 
-static void skip_blanks(struct reader *r) {
-    while (r->at < r->end && memchr(" \t\r\n", *r->at, 4)) r->at++;
-}
-
-static bool take(struct reader *r, char wanted) {
-    skip_blanks(r);
-    if (r->at == r->end || *r->at != wanted) return false;
-    r->at++;
-    return true;
-}
-
-static bool take_word(struct reader *r, const char *word) {
-    size_t n = strlen(word);
-    if (!take(r, word[0])) return false;
-    if ((size_t)(r->end - r->at) < n - 1 || memcmp(r->at, word + 1, n - 1) != 0) return false;
-    r->at += n - 1;
+/* Passes over blanks and the token if it comes next. */
+static bool take(struct reader *r, const char *token) {
+    const size_t size = strlen(token);
+    r->at += strspn(r->at, " \t\r\n");
+    if (strncmp(r->at, token, size) != 0) return false;
+    r->at += size;
     return true;
 }
 
@@ -113,8 +96,8 @@ static void copy_printable(char out[WORD_MAX], const char *from, const char *end
 
 /* A quoted string; escapes do not occur in what NumPy writes. */
 static bool take_string(struct reader *r, char out[WORD_MAX]) {
-    char quote = take(r, '\'') ? '\'' : take(r, '"') ? '"' : 0;
-    const char *close = quote ? memchr(r->at, quote, (size_t)(r->end - r->at)) : NULL;
+    const char quote = take(r, "'") ? '\'' : take(r, "\"") ? '"' : 0;
+    const char *close = quote ? strchr(r->at, quote) : NULL;
     if (!close) return false;
     copy_printable(out, r->at, close);
     r->at = close + 1;
@@ -123,22 +106,19 @@ static bool take_string(struct reader *r, char out[WORD_MAX]) {
 
 static int malformed(struct reader *r, const char *what) {
     char found[WORD_MAX];
-    copy_printable(found, r->at, r->end);
+    copy_printable(found, r->at, r->at + strlen(r->at));
     return fail(r->err, "%s: the header is malformed: %s, found \"%.20s\"; save it with numpy.save",
                 r->name, what, found);
 }
 
-static int take_descr(struct reader *r, struct header *h) {
+static int take_descr(struct reader *r, struct npy *out) {
     char descr[WORD_MAX];
-    if (take(r, '[') || take(r, '('))
+    if (take(r, "[") || take(r, "("))
         return fail(r->err, "%s: structured arrays are not read; save each field as its own array",
                     r->name);
     if (!take_string(r, descr)) return malformed(r, "descr is not a string");
-    for (int t = 0; t < NUM_TYPES; t++) {
-        if (strcmp(descr, types[t].descr) != 0) continue;
-        h->type = (enum npy_type)t;
-        return 0;
-    }
+    for (int t = 0; t < NUM_TYPES; t++)
+        if (strcmp(descr, types[t].descr) == 0) return out->type = (enum npy_type)t, 0;
     return fail(
         r->err,
         "%s: unsupported dtype %s; convert it with astype: ids, offsets and winners to int32 "
@@ -146,83 +126,70 @@ static int take_descr(struct reader *r, struct header *h) {
         r->name, descr);
 }
 
-static int take_order(struct reader *r, struct header *h) {
-    (void)h;
-    if (take_word(r, "False")) return 0;
-    if (!take_word(r, "True")) return malformed(r, "fortran_order is neither True nor False");
+static int take_order(struct reader *r) {
+    if (take(r, "False")) return 0;
+    if (!take(r, "True")) return malformed(r, "fortran_order is neither True nor False");
     return fail(r->err, "%s: Fortran (column-major) order; save numpy.ascontiguousarray(array)",
                 r->name);
 }
 
-static int take_dim(struct reader *r, int64_t *dim) {
-    bool negative = take(r, '-');
-    const char *start = r->at;
-    *dim = 0;
-    for (; r->at < r->end && isdigit((unsigned char)*r->at); r->at++)
-        if (__builtin_mul_overflow(*dim, 10, dim) ||
-            __builtin_add_overflow(*dim, *r->at - '0', dim))
-            return fail(r->err, "%s: a dimension of the shape exceeds 63 bits; save it again",
-                        r->name);
-    if (r->at == start) return malformed(r, "a dimension is not a whole number");
-    if (!negative) return 0;
-    return fail(r->err, "%s: negative dimension -%lld in the shape; save it again", r->name,
-                (long long)*dim);
-}
-
 /* A tuple: () or (5,) or (2, 3) or (2, 3,). */
-static int take_shape(struct reader *r, struct header *h) {
-    if (!take(r, '(')) return malformed(r, "shape is not a tuple");
+static int take_shape(struct reader *r, struct npy *out) {
     bool comma = true;
-    h->num_dims = 0;
-    while (!take(r, ')')) {
+    if (!take(r, "(")) return malformed(r, "shape is not a tuple");
+    for (out->num_dims = 0; !take(r, ")"); comma = take(r, ",")) {
         if (!comma) return malformed(r, "shape is not a tuple");
-        if (h->num_dims == NPY_MAX_DIMS)
+        if (out->num_dims == NPY_MAX_DIMS)
             return fail(r->err, "%s: more than %d dimensions; reshape the array", r->name,
                         NPY_MAX_DIMS);
-        if (take_dim(r, &h->shape[h->num_dims])) return -1;
-        h->num_dims++;
-        comma = take(r, ',');
+        char *end;
+        errno = 0;
+        const long long dim = strtoll(r->at, &end, 10);
+        if (end == r->at) return malformed(r, "a dimension is not a whole number");
+        if (errno == ERANGE)
+            return fail(r->err, "%s: a dimension of the shape exceeds 63 bits; save it again",
+                        r->name);
+        if (dim < 0)
+            return fail(r->err, "%s: negative dimension %lld in the shape; save it again", r->name,
+                        dim);
+        out->shape[out->num_dims++] = dim;
+        r->at = end;
     }
-    return h->num_dims == 1 && !comma ? malformed(r, "shape is a number, not a tuple") : 0;
+    return out->num_dims == 1 && !comma ? malformed(r, "shape is a number, not a tuple") : 0;
 }
 
-static const struct {
-    const char *name;
-    int (*take)(struct reader *r, struct header *h);
-} keys[KEYS] = {{"descr", take_descr}, {"fortran_order", take_order}, {"shape", take_shape}};
-
-static int take_entry(struct reader *r, struct header *h) {
-    char key[WORD_MAX];
-    int k = 0;
-    skip_blanks(r);
-    if (!take_string(r, key)) return malformed(r, "expected a quoted key");
-    if (!take(r, ':')) return malformed(r, "expected a colon after a key");
-    while (k < KEYS && strcmp(key, keys[k].name) != 0) k++;
-    if (k == KEYS || h->seen[k])
-        return fail(r->err, "%s: the header has %s key '%s'; save it with numpy.save", r->name,
-                    k < KEYS ? "twice the" : "an unknown", key);
-    h->seen[k] = true;
-    return keys[k].take(r, h);
-}
-
-static int take_header(struct reader *r, struct header *h) {
-    if (!take(r, '{')) return malformed(r, "not a dict");
-    for (bool comma = true; !take(r, '}'); comma = take(r, ',')) {
+static int take_header(struct reader *r, struct npy *out) {
+    static const char *const keys[] = {"descr", "fortran_order", "shape"};
+    enum { DESCR, ORDER, SHAPE, KEYS };
+    bool seen[KEYS] = {false};
+    if (!take(r, "{")) return malformed(r, "not a dict");
+    for (bool comma = true; !take(r, "}"); comma = take(r, ",")) {
+        char key[WORD_MAX];
+        int k = 0;
         if (!comma) return malformed(r, "expected a comma or the end of the dict");
-        if (take_entry(r, h)) return -1;
+        if (!take_string(r, key)) return malformed(r, "expected a quoted key");
+        if (!take(r, ":")) return malformed(r, "expected a colon after a key");
+        while (k < KEYS && strcmp(key, keys[k]) != 0) k++;
+        if (k == KEYS || seen[k])
+            return fail(r->err, "%s: the header has %s key '%s'; save it with numpy.save", r->name,
+                        k < KEYS ? "twice the" : "an unknown", key);
+        seen[k] = true;
+        if (k == DESCR ? take_descr(r, out) : k == ORDER ? take_order(r) : take_shape(r, out))
+            return -1;
     }
     for (int k = 0; k < KEYS; k++)
-        if (!h->seen[k])
-            return fail(r->err, "%s: the header lacks the key '%s'; save it with numpy.save",
-                        r->name, keys[k].name);
-    skip_blanks(r);
-    return r->at < r->end ? malformed(r, "text after the dict") : 0;
+        if (!seen[k])
+            return fail(r->err, "%s: the header has no key '%s'; save it with numpy.save", r->name,
+                        keys[k]);
+    take(r, ""); /* passes over blanks */
+    return *r->at ? malformed(r, "text after the dict") : 0;
 }
 
 /* --- the file around it -------------------------------------------------------------------- */
 
-/* Points r at the header, which lies inside the file. */
-static int find_header(struct reader *r, const unsigned char *bytes, uint64_t size) {
+/* Copies the header, which lies inside the file, and sets *begin to its end. */
+static int copy_header(const struct reader *r, const unsigned char *bytes, uint64_t size,
+                       char header[HEADER_MAX], uint64_t *begin) {
     if (size < MAGIC_BYTES || memcmp(bytes, magic, MAGIC_BYTES) != 0)
         return fail(r->err, "%s: not a .npy file, \\x93NUMPY is missing; save it with numpy.save",
                     r->name);
@@ -237,23 +204,28 @@ static int find_header(struct reader *r, const unsigned char *bytes, uint64_t si
     if (start > size || length > size - start)
         return fail(r->err, "%s: the header ends at byte %llu, the file at %llu; copy it again",
                     r->name, (unsigned long long)(start + length), (unsigned long long)size);
-    r->at = (const char *)bytes + start;
-    r->end = r->at + length;
+    if (length >= HEADER_MAX)
+        return fail(r->err, "%s: a header of %llu bytes, at most %d are read; save one plain array",
+                    r->name, (unsigned long long)length, HEADER_MAX - 1);
+    for (uint64_t i = 0; i < length; i++) /* a NUL is malformed, and ends no text */
+        header[i] = bytes[start + i] ? (char)bytes[start + i] : '?';
+    header[length] = 0;
+    *begin = start + length;
     return 0;
 }
 
 /* The elements must fill the rest of the file exactly. */
-static int check_extent(const struct reader *r, const struct header *h, uint64_t have,
-                        int64_t *count) {
+static int check_extent(const struct reader *r, struct npy *out, uint64_t have) {
     char shape[SHAPE_TEXT_MAX];
-    shape_text(shape, h->num_dims, h->shape);
-    *count = shape_count(h->type, h->num_dims, h->shape);
-    if (*count < 0) return fail(r->err, "%s: shape %s overflows; save it again", r->name, shape);
-    uint64_t want = (uint64_t)*count * types[h->type].size;
+    shape_text(shape, out->num_dims, out->shape);
+    out->count = shape_count(out->type, out->num_dims, out->shape);
+    if (out->count < 0)
+        return fail(r->err, "%s: shape %s overflows; save it again", r->name, shape);
+    uint64_t want = (uint64_t)out->count * types[out->type].size;
     if (have < want)
         return fail(r->err,
                     "%s: shape %s of %s needs %llu bytes of data, got %llu; copy or save it again",
-                    r->name, shape, types[h->type].descr, (unsigned long long)want,
+                    r->name, shape, types[out->type].descr, (unsigned long long)want,
                     (unsigned long long)have);
     if (have > want)
         return fail(r->err,
@@ -264,16 +236,14 @@ static int check_extent(const struct reader *r, const struct header *h, uint64_t
 
 int npy_head(const char *name, const void *bytes, uint64_t have, uint64_t size, struct npy *out,
              uint64_t *begin, struct error *err) {
+    char header[HEADER_MAX];
+    struct reader r = {name, err, header};
     *out = (struct npy){0};
-    struct reader r = {.name = name, .err = err};
-    struct header h = {0};
-    int64_t count = 0;
-    if (find_header(&r, bytes, have) || take_header(&r, &h)) return -1;
-    *begin = (uint64_t)(r.end - (const char *)bytes);
-    if (check_extent(&r, &h, size - *begin, &count)) return -1;
-    *out = (struct npy){.type = h.type, .num_dims = h.num_dims, .count = count};
-    memcpy(out->shape, h.shape, (size_t)h.num_dims * sizeof *h.shape);
-    return 0;
+    if (copy_header(&r, bytes, have, header, begin) == 0 && take_header(&r, out) == 0 &&
+        check_extent(&r, out, size - *begin) == 0)
+        return 0;
+    *out = (struct npy){0};
+    return -1;
 }
 
 int npy_view(const char *name, const void *bytes, uint64_t size, struct npy *out,
