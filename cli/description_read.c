@@ -68,7 +68,7 @@ static int read_table(struct words line, struct reading *r, struct error *err) {
     if (status || k == -2) return -1;
     if (!seen[RULE] && !r->record && r->d->no_rule == 0) r->d->no_rule = r->at.line;
     if (!seen[ROWS] || !seen[DIM] || (!seen[RULE] && r->record))
-        return fail_at(err, r->at, "a table line lacks something; write: %s", p.form);
+        return fail_at(err, r->at, "the table line is incomplete; write: %s", p.form);
     return add_table(r,
                      (struct table_shape){.rows = (int64_t)value[ROWS].number,
                                           .dim = (int32_t)value[DIM].number,
@@ -103,7 +103,7 @@ static int read_feature(struct words line, struct reading *r, struct error *err)
     }
     if (k == -2) return -1;
     if (f.table < 0)
-        return fail_at(err, r->at, "a feature line lacks its table; write: %s", p.form);
+        return fail_at(err, r->at, "the feature line names no table; write: %s", p.form);
     if (r->d->num_features == FEATURES_MAX)
         return fail_at(err, r->at, "more than %d features; make several batches", FEATURES_MAX);
     return description_add_feature(r->d, f, err);

@@ -8,7 +8,7 @@
 
 #include "harness/workload/spec_keys.h"
 
-/* What getopt_long returns for flag number i. */
+/* getopt_long returns this for flag number i. */
 enum { HELP = 'h', FIRST_FLAG = 256 };
 
 static void help(const struct usage *u) {

@@ -15,7 +15,7 @@
 
 static const char suffix[] = ".part";
 
-enum { NAME_ROOM = 40 }; /* for the longest ending: .row_state.1023.npy.part.old */
+enum { NAME_ROOM = 40 }; /* room for the longest ending: .row_state.1023.npy.part.old */
 
 int outputs_check(const char *flag, const char *prefix, struct error *err) {
     char folder[PATH_MAX];
@@ -38,7 +38,7 @@ enum { STOPS = sizeof stops / sizeof *stops };
 static struct outputs *unfinished;
 static pthread_t owner; /* the thread that changes the list */
 
-/* Of other threads the signal goes on to the owner, which blocks it while it changes the list. */
+/* Another thread passes the signal on to the owner, which blocks it while it changes the list. */
 static void clean_up(int signal_number) {
     if (!pthread_equal(owner, pthread_self())) {
         pthread_kill(owner, signal_number);
@@ -134,7 +134,7 @@ static void undo(const struct outputs *o, int count) {
 static int commit(const struct outputs *o, struct error *err) {
     char path[PATH_MAX];
     int status = 0;
-    when_stopped(SIG_IGN); /* nobody stops it half-way */
+    when_stopped(SIG_IGN); /* a signal must not stop it half-way */
     for (int i = 0; status == 0 && i < o->count; i++) {
         final_name(o->part[i], path);
         if (swap(o->part[i], path) == 0) continue;

@@ -27,7 +27,7 @@ struct outputs {
     char **part; /* [count] PATH.part */
 };
 
-/* For use before long work: fails if files with this prefix cannot be made. flag is for err. */
+/* Fails if files with this prefix cannot be made; callers ask before long work. flag is for err. */
 int outputs_check(const char *flag, const char *prefix, struct error *err);
 
 /* Adds a file; the caller writes it under the returned name. NULL: err. */

@@ -54,7 +54,7 @@ int session_run(struct session *s, double *seconds, struct error *err) {
     return status;
 }
 
-/* Whether exact mode could have made all gradients and per-sample weights (batch_fill.c). */
+/* True if all gradients and per-sample weights are values that exact mode makes (batch_fill.c). */
 static bool made_exact(const struct batch *in) {
     bool exact = true;
     for (int64_t i = 0; exact && i < in->grad_elements; i++) {

@@ -13,7 +13,7 @@ struct session {
     struct place_scratch scratch, output; /* output: of all but steps */
     struct place_job job;
     struct rule_step *steps; /* [num_tables] */
-    struct table_set before; /* for a copy of the tables, if they are checked */
+    struct table_set before; /* a copy of the tables before the step, if it is checked */
     struct row_index index;
 };
 
@@ -22,7 +22,7 @@ int session_open(struct session *s, const struct kernel *k, struct step_inputs *
                  const struct step_flags *f, struct error *err);
 void session_close(struct session *s);
 
-/* Whether all sums of the batch's gradients are exact. Then a stricter check applies, whatever the
+/* True if all sums of the batch's gradients are exact. Then a stricter check applies, whatever the
  * source of the batch. */
 bool session_exact(const struct batch *in);
 

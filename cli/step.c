@@ -12,7 +12,7 @@
 #include "cli/table_files.h"
 #include "harness/memory.h"
 
-/* What is reported of all steps. */
+/* The report of all steps. */
 struct step_outcome {
     double seconds;             /* of the last step */
     int64_t lookups;            /* without padding */
@@ -85,7 +85,7 @@ static int step_run(const struct step_flags *f, const struct kernel *k, struct s
 
 /* --- the clip of gradients by their global norm
  *
- * As torch.nn.utils.clip_grad_norm_ and tf.clip_by_global_norm: the norm is over the summed gradients of all rows of all
+ * Follows torch.nn.utils.clip_grad_norm_ and tf.clip_by_global_norm: the norm is over the summed gradients of all rows of all
  * tables. A fused step never has all of these at once, so a pass of the same kernel comes before it: sgd with lr -1 on
  * weights of 0, which leaves each row's summed gradient in its place. Squares and their sum are in double precision: none
  * underflows. The step then has its gradients scaled. */

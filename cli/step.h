@@ -31,10 +31,10 @@ struct step_flags {
     const char *weight, *state, *row_state; /* one table */
     const char *out, *steps_text, *first_text, *threads_text, *no_check, *zero_states;
     const char *global_norm_text;
-    const char *rows_text, *dim_text; /* of a table without weights */
+    const char *rows_text, *dim_text; /* the shape of a table without weights */
     bool no_tables;                   /* the kernel reads none */
     enum operation operation; /* only a step takes a rule and states, a forward takes no gradient,
-                                 a gradient no weights, and that of per-sample weights needs these */
+                                 a gradient no weights, and a weight gradient needs per-sample weights */
     int64_t steps, first, threads;
     double global_norm; /* clips to this; 0: does not clip */
 };
@@ -44,7 +44,7 @@ struct step_flags {
 int batch_read(const struct batch_files *files, const struct description *d, bool finite,
                struct workload *out, struct error *err);
 
-/* The same for a batch of one feature of one table, without gradients. */
+/* Does the same for a batch of one feature of one table, without gradients. */
 int batch_read_one(const struct batch_files *files, int64_t rows, int32_t dim, enum pooling pooling,
                    int64_t padding, struct workload *out, struct error *err);
 

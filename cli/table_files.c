@@ -12,7 +12,7 @@
 #include "cli/description.h"
 #include "harness/workload/regular_file.h"
 
-/* One array of a table, shaped as in its file; data is NULL if the rule lacks the array. */
+/* One array of a table, shaped as in its file; data is NULL if the rule has no such array. */
 struct file_array {
     struct array rows;
     enum dtype type;

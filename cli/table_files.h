@@ -19,7 +19,7 @@
 int table_files_shape(const char *weight, struct table_shape *shape, struct error *err);
 
 /* Reads table t from the files of its arrays. NULL: the array starts as in a new table. If the rule
- * lacks an array, its file must be NULL. rules: of all tables. If finite is set, refuses NaN and
+ * has no such array, its file must be NULL. rules: [num_tables]. If finite is set, refuses NaN and
  * infinities. */
 int table_files_read(const char *const paths[TABLE_ARRAYS], bool finite, const struct rule *rules,
                      struct table_set *s, int32_t t, struct error *err);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What a machine or a device can do at this moment. harness/measure/ceiling.h measures it on the
- * host, harness/device/device_ceiling.h on a device.
+ * The speed that a machine or a device reaches at this moment. harness/measure/ceiling.h measures it
+ * on the host, harness/device/device_ceiling.h on a device.
  */
 #pragma once
 

@@ -13,14 +13,14 @@ enum { EXIT_FINE = 0, EXIT_USAGE = 1, EXIT_WRONG_RESULT = 2, EXIT_UNDECIDED = 3 
 
 struct error {
     char text[1024];
-    bool memory; /* of this kind: there is too little memory */
+    bool memory; /* the error is that there is too little memory */
 };
 
 /* Formats the message, escapes control characters (of a file's name) in it, and returns -1, so that
  * callers write: return fail(err, "...", ...). */
 int fail(struct error *err, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* The same for too little memory. */
+/* Does the same for an error that there is too little memory. */
 int fail_memory(struct error *err, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* Appends to the string in text[size]; if not all of it fits, the text ends in "...". */

@@ -59,7 +59,7 @@ int memory_require(int64_t bytes, const char *what, struct error *err) {
                        what, (double)bytes / (1 << 30), (double)have / (1 << 30));
 }
 
-/* From here on an array asks for huge pages: fewer TLB misses, and fewer page faults to fill it. */
+/* Larger arrays ask for huge pages: fewer TLB misses, and fewer page faults to fill it. */
 #define HUGE_FROM ((size_t)4 << 20)
 
 void *array_alloc(int64_t count, size_t size) {

@@ -42,7 +42,7 @@ enum { NARROW_DIM_MOST = 65536 };
 /* "step", "forward", "gradient" or "weight_grad". */
 const char *operation_name(enum operation operation);
 
-/* Whether a check of it compares bits, whatever the values. */
+/* True if a check of the operation compares bits, whatever the values. */
 static inline bool operation_has_order(enum operation operation) {
     return operation == OP_FORWARD || operation == OP_WEIGHT_GRAD;
 }

@@ -196,7 +196,7 @@ def stage_key(panels, mode):
 
 
 def stage_shades(mode):
-    """Their colours, with that of the whole step."""
+    """The colours of the parts, then the colour of the whole step."""
     return (*(BEFORE_COLOURS if mode == ITERATION else ()), *STAGE_COLOURS, WHOLE_COLOUR)
 
 

@@ -3,7 +3,7 @@
 joins results asks here.
 
 A name is for display. Samples of one workload have the same WORK and as many threads, and in each repetition the same
-batch: those of a ring may differ in lookups.
+batch: batches of a ring may differ in lookups.
 """
 import re
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 """Merges several results of one machine into one, so that one table and one figure can show all rows: for
-example those of a peer (torch_peer.py) beside those of the kernels.
+example the rows of a peer (torch_peer.py) beside the rows of the kernels.
 
 It refuses results that cannot be compared: of another machine, or with other work under the name of a workload.
 """

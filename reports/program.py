@@ -78,7 +78,7 @@ def cpu_model():
 
 def read_lines(path, study, take):
     """Calls take() with every line of JSON that the program of a study prints; it raises KeyError, TypeError or ValueError if the
-    line lacks something."""
+    line is incomplete."""
     lines = Path(path).read_text(encoding="utf-8").splitlines()
     for n, line in enumerate(lines, 1):
         try:

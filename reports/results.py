@@ -41,7 +41,7 @@ OVER_NOTE = ("‡ over 100 %: at the roof, whose ceilings are too low for few or
 DISTURBED_MOST, LOAD_TOLERATED = 0.1, 0.5
 MS_PER_UNIT = {"ns": 1e-6, "us": 1e-3, "ms": 1.0, "s": 1e3}
 PEERS = ("torch", "fbgemm")  # families of the systems beside the suite
-LADDER = "ladder"  # the family of the kernels that lack one technique each
+LADDER = "ladder"  # the family of kernels with one technique left out
 STAGES = ("index", "zero", "reduce", "update")
 ITERATION = "iteration"  # the mode whose times are of forward, plan and step together
 FORWARD, GRADIENT, WEIGHT_GRAD = "forward", "gradient", "weight_grad"  # in place of a rule
@@ -56,7 +56,7 @@ class Kernel:
     place: str = "host"
     traits: frozenset = frozenset()
     label: str = ""
-    index: int = 0  # position among those of its operation: decides colour and marker in every figure
+    index: int = 0  # position among the kernels of its operation: decides colour and marker in every figure
     where: str = ""  # " (device)" for a device kernel in a file that has kernels of both places
 
     @property
@@ -65,7 +65,7 @@ class Kernel:
 
     @property
     def guest(self):
-        """Whether it is a peer or a rung of the ladder, which have colours of their own."""
+        """True for a peer or a rung of the ladder, which have colours of their own."""
         return self.family in (*PEERS, LADDER)
 
 
@@ -167,11 +167,11 @@ class Series:
 
     @property
     def planned(self):
-        """Whether a part of the work was done ahead and is not in the time."""
+        """True if a part of the work was done ahead and is not in the time."""
         return self.mode != ITERATION and (self.median("plan_ms") or 0) > 0
 
     def mark(self):
-        """Of a series that is not the lazy operation, or not all of it: a key of NOTES."""
+        """A key of NOTES for a series that is not the lazy operation, or not all of it; otherwise ""."""
         return DENSE_MARK if self.operation == "dense" else PLANNED_MARK if self.planned else ""
 
 
@@ -244,7 +244,7 @@ class Result:
                   if not why.startswith(WRONG))]
 
     def of_cold_parts(self, series):
-        """The time of an iteration over that of its parts by themselves with cold caches: the fastest
+        """The time of an iteration over the time of its parts by themselves with cold caches: the fastest
         forward, the plan and the step. None if not all are in the result. Below 1: the step finds rows in a
         cache that the forward has read."""
         at = lambda rule, name: [s for s in self.series if not s.failed and s.mode == "cold" and s.ns and
@@ -272,7 +272,7 @@ class Result:
 
     def disturbed(self):
         """The number of disturbed samples, or None if nothing is recorded. The rows take precedence over
-        the context, which may be that of one run of several."""
+        the context, which may describe only one of several runs."""
         flags = [x.get("disturbed") for s in self.series for x in s.samples]
         if flags and None not in flags:
             return round(sum(flags))
@@ -456,7 +456,7 @@ def mark_places(kernels, rows):
 
 
 def read_series(rows, kernels):
-    """Groups the rows of single repetitions. Adds kernels that the context lacks."""
+    """Groups the rows of single repetitions. Adds kernels that are not in the context."""
     found = {}
     for row in rows:
         if not isinstance(row, dict) or row.get("run_type", "iteration") == "aggregate":

@@ -41,8 +41,8 @@ static void workspace_free(struct workspace *w) {
     free(w->nums);
 }
 
-/* From good to bad. UNDECIDED: there is no bound; NO_VALUE: and the kernel has no finite value, either. UNSEEN: the
- * row could not be fetched. */
+/* Verdicts, ascending in badness. UNDECIDED: the row has no bound; NO_VALUE: it has no finite value, either; UNSEEN: it
+ * could not be fetched. */
 enum verdict { RIGHT, UNDECIDED, NO_VALUE, WRONG, UNSEEN };
 
 /* The element that decides the verdict. */
@@ -63,7 +63,7 @@ struct judged_row {
     bool kept; /* a dense step keeps this row, another one need not */
 };
 
-/* Does the row have the bits of w->row? nan: any NaN is as good as another. */
+/* RIGHT if the row has the bits of w->row. With nan, any NaN equals another. */
 static enum verdict compare_bits(const struct judged_row *r, bool nan) {
     for (int a = 0; a < TABLE_ARRAYS; a++) {
         const float *want = r->w->row.array[a], *got = r->after.array[a];
@@ -79,8 +79,8 @@ static enum verdict compare_bits(const struct judged_row *r, bool nan) {
     return RIGHT;
 }
 
-/* Is the row within the bounds of w->expected? A NaN is not. A row with an element that has no
- * bound proves nothing. */
+/* Compares the row with the bounds of w->expected. A NaN is outside. A row with an element that has no
+ * bound is undecided at best. */
 static enum verdict compare_bounds(const struct judged_row *r) {
     enum verdict verdict = RIGHT;
     for (int a = 0; a < TABLE_ARRAYS; a++)
@@ -145,7 +145,7 @@ static const char *type_name(enum dtype type) {
     return names[type];
 }
 
-/* What is wrong with an element, or why nobody can tell. */
+/* Says what is wrong with an element, or why it cannot be decided. */
 static void describe_element(const struct finding *f, enum verdict verdict, char *text,
                              size_t size) {
     const char *value = verdict == NO_VALUE ? "no finite value" : "cannot be decided";
@@ -260,7 +260,7 @@ int64_t check_blocks(const struct batch *in) {
     return blocks;
 }
 
-/* Of everything that `count` rows from `begin` on have in memory. */
+/* Digests all memory of `count` rows from `begin` on. */
 static void digest_rows(const struct table_shape *shape, const struct table *rows, int64_t begin,
                         int64_t count, uint64_t digest[2]) {
     for (int a = 0; a < TABLE_ARRAYS; a++) {
@@ -291,7 +291,7 @@ static void check_block(const struct check *c, const struct rule_step *step, int
     r->worst = fmax(worst, now.worst);
 }
 
-/* The same for rows that it has to fetch first. */
+/* Fetches the rows, then does the same. */
 static void fetch_and_check(const struct check *c, const struct rule_step *step, int32_t t,
                             int64_t begin, int64_t end, int64_t block,
                             void *const memory[TABLE_ARRAYS], struct check_result *r) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Is a result right? Each check compares every row of every table:
+ * Checks a result. Each check compares every row of every table:
  *
  *   touched rows    must lie within the oracle's bound. In exact mode every summation order gives
  *                   one float, and the row must also have the bits of rule_apply() on the exact
@@ -72,7 +72,7 @@ struct check_result {
                           value; if there is none, one that is undecided */
 };
 
-/* Adds the findings of a part to those of all. */
+/* Adds the findings of a part to the whole. */
 void check_result_add(struct check_result *all, const struct check_result *part);
 
 /* Blocks of rows of all tables. */

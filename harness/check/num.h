@@ -12,7 +12,7 @@
 /* Relative error of one rounding to float, and the absolute error for subnormal floats. */
 static const double unit = 0x1p-24, tiny = 0x1p-149;
 
-/* As fmax() and fmin(), but inlined: those are calls of the C library. If one argument is a NaN, the result is the other. */
+/* fmax() and fmin(), inlined; the C library's are calls. If one argument is a NaN, the result is the other. */
 static inline double greater(double a, double b) {
     return a > b || b != b ? a : b;
 }
@@ -85,7 +85,7 @@ static inline struct num denominator(struct num s, float eps) {
     return add(root(s), exactly(eps));
 }
 
-/* sqrt(s) + eps or sqrt(s + eps), and what its evaluation is not below. */
+/* sqrt(s) + eps or sqrt(s + eps), and a lower bound of its evaluation. */
 struct divisor {
     struct num value;
     double least;

@@ -3,7 +3,7 @@
 
 #include "oracle_files.h" /* generated: #include "harness/check/rules/sgd.h" ... */
 
-/* What a lookup gives to its row: c times the elements of `feature` from `at` on. */
+/* A lookup adds c times the elements of `feature` from `at` on to its row. */
 struct addend {
     const struct feature *feature;
     int64_t at, position; /* position: of the lookup in its bag */
@@ -37,8 +37,8 @@ static double lowest_bit(double x) {
     return ldexp(1, exponent - 53 + zeros);
 }
 
-/* Whether single precision gives the same sum of column d in every order: all products are floats, and multiples of
- * one power of 2, of which the sum of their sizes is at most 2^24. */
+/* True if single precision gives the same sum of column d in every order: all products are floats and multiples of
+ * one power of 2, and the sum of their sizes is at most 2^24 times that power. */
 static bool order_is_free(const struct batch *in, const struct row_lookup *lookups, int64_t count,
                           int32_t d) {
     double least = INFINITY, all = 0;
@@ -164,7 +164,7 @@ double oracle_rounding(enum dtype type, enum rounding how, double size) {
            ldexp(1, formats[type].least - formats[type].mantissa - nearest);
 }
 
-/* What is at least as large may be rounded to infinity. */
+/* Values of at least this size may be rounded to infinity. */
 static double largest(enum dtype type, enum rounding how) {
     if (type == FP8) return INFINITY; /* saturates */
     const double place = ldexp(1, ilogb(formats[type].most) - formats[type].mantissa);

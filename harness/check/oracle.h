@@ -5,7 +5,7 @@
  * kernels/rng.h from the common headers. It states every rule and every element type again. With
  * each value it carries a bound on how far a correct single-precision evaluation can be from it
  * (running error analysis: Wilkinson 1963; Higham, Accuracy and Stability of Numerical Algorithms,
- * 2nd ed., 3.3), so nobody chooses a tolerance.
+ * 2nd ed., 3.3), so no tolerance has to be chosen.
  */
 #pragma once
 

@@ -24,7 +24,7 @@ struct judged {
         *lookups; /* [index->lookups] by table and position, of an unmerged gradient */
 };
 
-/* What an output row or element must be. All arrays have the largest dim of the batch's tables. */
+/* The right output row or element. All arrays have the largest dim of the batch's tables. */
 struct expected {
     struct row_memory row;  /* of a table */
     float *plain;           /* of the fp32 loop */
@@ -52,8 +52,8 @@ static void expected_close(struct expected *e) {
     free(e->sum);
 }
 
-/* Whether an element has the bits of the plain loop, and lies within the bound from the exact value where both are
- * finite. any_bits: only the second. */
+/* True if an element has the bits of the plain loop, and lies within the bound from the exact value where both are
+ * finite. With any_bits the bits may differ. */
 static bool is_right(float got, float plain, bool any_bits, double exact, double bound,
                      struct check_result *r) {
     const bool both_nan = isnan(got) && isnan(plain);

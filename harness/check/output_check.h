@@ -4,16 +4,16 @@
  *
  *   forward       (kernels/forward.h) every element of every output row must have the bits of the plain fp32
  *                 loop, and lie within the rounding errors of that loop from a sum in double precision, where
- *                 both are finite. A max and its winners must be exactly those of that loop
+ *                 both are finite. A max and its winners must equal that loop's
  *   gradient      (kernels/gradient.h) the rows of every table must be exactly those of the batch, in their
- *                 order. The values must lie within the oracle's bound, which for an unmerged gradient is that
- *                 of one lookup; in exact mode they must have the bits of the exact sum
+ *                 order. The values must lie within the oracle's bound (for one lookup if the gradient is
+ *                 unmerged); in exact mode they must have the bits of the exact sum
  *   weight_grad   (kernels/weight_grad.h) every element must have the bits of the plain loop in the stated
  *                 order, and lie within the rounding errors of that loop from a dot in double precision, where
  *                 both are finite
  *
- * Everything else in the output must keep its bits: what lies between the rows of a forward, between the parts of a
- * gradient and behind its entries, and behind all of them.
+ * All other bytes must keep their bits: between the rows of a forward, between the parts of a gradient and behind its
+ * entries, and behind all of them.
  */
 #pragma once
 
@@ -28,7 +28,7 @@ struct output {
         in_parts; /* a forward: sums of partial sums, only within the rounding errors of any order */
 };
 
-/* Of c it reads `in`; for a gradient `index` and `exact`, for the other operations `before`. `wrong` counts output
+/* Reads c->in, and for a gradient c->index and c->exact, for the other operations c->before. `wrong` counts output
  * rows, entries (and tables with a wrong count), or lookups. Never unseen; only a gradient is undecided. */
 struct check_result output_check(enum operation operation, const struct check *c,
                                  const struct output *o);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * What the files of harness/check/rules/ need. Each states a rule again, as a function <name>() that
+ * Included by the files of harness/check/rules/. Each states a rule again, as a function <name>() that
  * takes one step of one row in place.
  */
 #pragma once

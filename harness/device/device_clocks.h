@@ -13,5 +13,5 @@ struct device_clocks {
     bool throttled; /* by heat, a power brake or hardware slowdown: not by the usual power cap */
 };
 
-/* Of the open device. */
+/* Reads the clocks of the open device. */
 struct device_clocks device_clocks(void);

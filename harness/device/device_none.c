@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * For a build without nvcc: it has no device, so callers stop after device_open() fails.
+ * Stands in for the device in a build without nvcc: device_open() fails, and callers stop there.
  */
 #include <stdbool.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Rows that travel between processes, in device memory: a message has rows one behind the other, an array has them
- * where a batch or an output wants them. ranks/route_rows.c makes the blocks, and moves those of host memory itself.
+ * Rows that travel between processes, in device memory: rows are contiguous in a message, and lie in an array where a
+ * batch or an output has them. ranks/route_rows.c makes the blocks, and moves blocks in host memory itself.
  */
 #pragma once
 
@@ -14,7 +14,7 @@ enum row_move {
     ROWS_CLEAR   /* the array's become 0; there is no message */
 };
 
-/* Rows of one shape. In the array they are those in a list, or consecutive ones; in the message they are in order. */
+/* Rows of one shape. The array's rows are listed, or consecutive; the message has them in order. */
 struct row_block {
     enum row_move how;
     int32_t columns;

@@ -56,7 +56,7 @@ struct follow {
     void (*mark)(void *ctx, enum stage ended);
     void *ctx;
     int stages;      /* how many have ended without an error */
-    enum stage last; /* of those */
+    enum stage last; /* the latest that has ended, if stages > 0 */
     cudaError_t status;
 };
 
@@ -110,7 +110,7 @@ int device_run(const struct device_job *job, void (*mark)(void *ctx, enum stage 
 
 /* --- as a CUDA graph */
 
-/* What a step enqueues, captured into a graph that can be launched as one. */
+/* A captured step: a graph that can be launched as one. */
 struct captured {
     char name[160]; /* for messages */
     cudaGraph_t graph;

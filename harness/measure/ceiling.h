@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * What the machine can do at this moment, measured among the samples. Copy is the well-known
+ * Ceilings of the machine at this moment, measured among the samples. Copy is the well-known
  * figure. Read-modify-write of rows is the ceiling of the update: it counts all of its traffic
  * (copy leaves out write-allocation) and visits memory as the update does: in random order or, often faster, in
  * ascending order. Gather is the ceiling of
@@ -27,14 +27,14 @@ static inline int64_t array_float_rows(const struct array *a, int64_t rows) {
     return whole ? whole : 1; /* between guard zones there is room for a float */
 }
 
-/* How a ceiling visits its rows, and how it prefetches them: so many ahead. */
+/* The order in which a ceiling visits its rows, and how many rows ahead it prefetches. */
 struct ceiling_hint {
     enum { CEILING_L1, CEILING_L2, CEILING_NOWHERE } into;
     int64_t ahead;
     bool ascending;
 };
 
-/* Ways that take turns in every measurement. */
+/* Every measurement tries so many hints in turn. */
 enum { CEILING_HINTS = 2 };
 
 struct ceiling_probe {

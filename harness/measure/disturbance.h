@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Whether other work held up this process: how long its threads waited for a CPU while they could
+ * Tells whether other work held up this process: how long its threads waited for a CPU while they could
  * have run, as /proc/self/task/TID/schedstat says, and how long a hypervisor ran others on the CPUs
  * of this process meanwhile, the steal of /proc/stat (in ticks of 10 ms). A kernel without schedstat
  * reports involuntary context switches instead: then any switch counts, however short.

@@ -87,7 +87,7 @@ static void put_virtualised(const struct sink *s) {
     put(s, "emb_virtualised", !read ? NULL : strstr(text, " hypervisor") ? "yes" : "no");
 }
 
-/* Whether the first word after the ')' of a thread's stat is R. */
+/* True if the first word after the ')' of a thread's stat is R. */
 static bool runs(const char *thread) {
     char path[64], text[128];
     snprintf(path, sizeof path, "/proc/self/task/%.20s/stat", thread);

@@ -13,7 +13,7 @@
 enum { TRIES = 4 };
 static const double seconds_for_tries = 0.25;
 
-/* How many measurements of a kernel, each a cold and a warm sample, have the same ceilings: about a round. */
+/* So many pairs of a cold and a warm sample, about a round of the kernels, share the same ceilings. */
 enum { CEILING_TURNS = 8 };
 
 /* The forward of iterations: the fastest recorded one of a place. */
@@ -91,7 +91,7 @@ static int open_forward(struct measure *m, const struct kernel *k, struct error 
     const struct workload *w = m->workload;
     const struct kernel *forward = registry_find(OP_FORWARD, forward_of[k->place], err);
     if (!forward) return -1;
-    if (k->operation != OP_STEP) return fail(err, "%s: an iteration is that of a step", k->name);
+    if (k->operation != OP_STEP) return fail(err, "%s: only a step can run in iterations", k->name);
     for (int b = 0; b < w->ring; b++) {
         const char *why = kernel_refuses(forward, &w->batches[b]);
         if (why)
@@ -191,7 +191,7 @@ static int check_with(struct measure *m, const struct kernel *k, enum cache_mode
     int status = runner_step(place_of(m, k), &job, POISON, err);
     if (status > 0) snprintf(out->message, sizeof out->message, "%.380s", err->text);
     if (status == 0) status = runner_check(place_of(m, k), &job, c, out, err);
-    struct error later; /* if nobody can judge the step, its reason matters more */
+    struct error later; /* if the step could not be judged, its own error matters more */
     if (restore(m, k, batch, status != 0, status < 0 ? &later : err)) return -1;
     return status;
 }

@@ -18,14 +18,14 @@
 enum cache_mode {
     MODE_COLD,      /* caches are flushed, and the batch is another one than before */
     MODE_WARM,      /* the same batch ran right before; its rows have been restored since */
-    MODE_ITERATION, /* as cold, but of a whole iteration: forward, plan of the step, step */
+    MODE_ITERATION, /* caches as in MODE_COLD; a whole iteration: forward, plan of the step, step */
 };
 
 struct sample {
     struct step_times times;
     struct ceiling ceiling; /* right before the step, or before one of the samples before */
     int batch;              /* its number in the ring */
-    bool iteration;         /* the times are those of an iteration */
+    bool iteration;         /* this is a sample of an iteration */
     int rejected;           /* disturbed tries before this one */
     double others;          /* environment_others(), right after the step */
 };
@@ -43,7 +43,7 @@ struct scratch_use {
 };
 
 struct measure {
-    /* How places open; NULL: in one process. */
+    /* Opens places; NULL: place_open(), in this process. */
     struct place *(*open)(enum backend backend, const struct place_setup *setup, struct error *err);
     struct workload *workload; /* not owned */
     /* The host's tables with the initial values of the workload, which samples and checks restore; NULL: the place
@@ -60,9 +60,9 @@ struct measure {
     struct traffic forward_traffic[RING_MAX]; /* of the forward of an iteration */
     bool exact[RING_MAX];                     /* results are compared bit for bit */
     struct right_block *right[RING_MAX];      /* by the checks of each batch */
-    /* By enum backend; NULL: ceilings are measured beside the samples, as times need them. A check
-     * sets it before it opens places: it measures ceilings once and keeps them here, and then opens
-     * places that neither measure them nor flush caches. */
+    /* [2] by enum backend, or NULL: times need ceilings measured beside the samples. A caller that only checks sets it
+     * before it opens places: ceilings are measured once and kept here, and places opened after that neither measure
+     * them nor flush caches. */
     struct ceiling *once;
     struct {
         struct place *place;          /* NULL: not open */

@@ -18,23 +18,23 @@
 #include "harness/workload/tables.h"
 #include "harness/workload/workload.h"
 
-/* Batches of a place of a device, or of ranks. */
+/* A place of a device, or of ranks, has room for so many batches. */
 enum { PLACE_RING_MAX = 3 * RING_MAX };
 
-/* What a place works on. All of it outlives the place. */
+/* The data that a place works on. All of it outlives the place. */
 struct place_setup {
     const struct table_shape *shapes; /* [num_tables] */
     int32_t num_tables;
     const struct batch *batches;   /* [ring] in host memory */
     const struct row_index *index; /* [ring] */
     int ring;
-    int threads;   /* of the host */
-    uint64_t seed; /* of the tables' initial values */
+    int threads;   /* on the host */
+    uint64_t seed; /* for the tables' initial values */
     /* Tables in host memory: the host's place works on these, the device's on a copy. NULL: the
      * place makes its own tables with initial values. */
     struct table_set *tables;
     bool timed;               /* ceilings() and time() will be called */
-    enum operation operation; /* whose ceilings */
+    enum operation operation; /* its ceilings are measured */
 };
 
 /* Scratch of exactly the requested size, between guard zones. */
@@ -53,20 +53,20 @@ struct place_job {
     int batch;
     const struct rule_step *steps; /* [num_tables] in host memory */
     struct place_scratch *scratch;
-    struct place_scratch *output; /* of a step alone: NULL; of a forward: see forward_lay_out() */
+    struct place_scratch *output; /* a step alone has NULL; for a forward see forward_lay_out() */
     bool planned;                 /* plan() was called: run() leaves the plan out */
     void (*mark)(void *ctx, enum stage ended); /* run() calls it when a stage ends; may be NULL */
     void *mark_ctx;
 };
 
-/* What the place can tell about the parts of a step. */
+/* The memory and the launches of a step, as far as the place can tell. */
 struct step_parts {
     int64_t
         appeared; /* bytes of memory that appeared during a run, scratch included; -1: unknown */
     struct device_graph graph; /* all 0 on the host */
 };
 
-/* What only one kind of place can tell of a step: a counter of the record. */
+/* A counter of the record that only one kind of place has. */
 struct place_counter {
     char name[48];
     double value;
@@ -110,10 +110,10 @@ struct place_ops {
     int (*renew)(struct place *p, int batch, struct error *err);
     /* Runs a step and waits for its end. */
     int (*run)(struct place *p, const struct place_job *job, struct error *err);
-    /* The same with fresh scratch; reports the parts of the step. */
+    /* Runs it with fresh scratch, and reports its memory and its launches. */
     int (*parts)(struct place *p, const struct place_job *job, struct step_parts *out,
                  struct error *err);
-    /* The same, timed; with flushed caches if cold. A step's plan runs before the flush; in an
+    /* Runs and times it, with flushed caches if cold. A step's plan runs before the flush; in an
      * iteration, the forward and the plan run after it. */
     int (*time)(struct place *p, const struct place_job *job, bool cold, struct step_times *out,
                 struct error *err);
@@ -132,7 +132,7 @@ struct place_ops {
     const struct device_batch *(*device_batch)(struct place *p, int batch);
     const struct device_tables *(*device_tables)(struct place *p);
     /* Returns 1, and says in err what it was, if anything wrote outside scratch or tables, or to a
-     * batch or the steps; -1 if nobody can tell. */
+     * batch or the steps; -1 if this place cannot check. */
     int (*intact)(struct place *p, int batch, const struct place_scratch *s, struct error *err);
 };
 

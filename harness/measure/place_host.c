@@ -24,8 +24,8 @@ static struct host *host_of(struct place *p) {
     return (struct host *)p;
 }
 
-/* Of the members one by one: shapes have holes, and a copy need not keep what is in them. (The assertion below misses a
- * new member that fits in a hole.) */
+/* Hashes the members one by one: a copy of a struct need not keep the bytes of its padding. (The assertion below misses
+ * a new member that fits in the padding.) */
 static uint64_t shape_hash(const struct table_shape *t, uint64_t hash) {
     const struct table_part *p = &t->part;
     const int64_t members[] = {t->rows,     t->dim,         (int64_t)t->rule,

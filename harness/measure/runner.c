@@ -32,7 +32,7 @@ int runner_scratch_open(struct place *p, const struct kernel *k, struct place_sc
     return p->ops->scratch_open(p, out, bytes, what, err);
 }
 
-/* Bytes of the output; of a gradient, those of its larger form. */
+/* Bytes of the output; a gradient has room for its larger form. */
 static size_t output_bytes(enum operation operation, const struct batch *in) {
     int32_t *winners;
     if (operation == OP_GRADIENT) return gradient_lay_out(in, false, NULL, NULL);
@@ -113,7 +113,7 @@ static int check_output(struct place *p, const struct place_job *job, const stru
                              .filled = UNWRITTEN,
                              .merged = job->kernel->traits & MERGED,
                              .in_parts = p->sums_in_parts};
-    /* an iteration's output is that of its forward */
+    /* the output of an iteration comes from its forward */
     *out = output_check(of == OP_STEP ? OP_FORWARD : of, c, &o);
     return !out->ok;
 }

@@ -21,8 +21,8 @@
  *     gathered / gather                       caches: a gradient row for every lookup; for POOL_MAX
  *                                             the winners for every lookup, the gradient once
  *
- * Other operations change no rows: their first term is their compulsory bytes / copy. The gathered rows of
- * a forward and of a gradient of weights are those of the tables.
+ * Other operations change no rows: their first term is their compulsory bytes / copy. A forward and a gradient
+ * of weights gather rows of the tables.
  *
  * The roof leaves out the grouping of lookups by row. Grouping takes instructions, not bytes, and
  * about as many at any skew, while the roof sinks with skew. So a share of the roof ranks the
@@ -38,8 +38,8 @@
 #include "harness/workload/row_index.h"
 #include "kernels/kernel.h"
 
-/* Bytes. An iteration's are those of its forward and of its step. Rows that the forward has read may
- * still be in a cache when the step wants them, so an iteration can take less time than both cold. */
+/* Bytes. An iteration moves the bytes of its forward and of its step. Rows that the forward has read may
+ * still be in a cache when the step reads them, so an iteration can take less time than both cold. */
 struct traffic {
     int64_t compulsory;
     int64_t lines;    /* compulsory, with every touched line of row state read and written once */
@@ -50,7 +50,7 @@ struct traffic {
 struct traffic traffic_of(enum operation operation, const struct batch *in,
                           const struct row_index *index);
 
-/* Of the first term of the roof. */
+/* The ceiling of the first term of the roof. */
 static inline double traffic_memory_gbs(enum operation operation, const struct ceiling *c) {
     return operation == OP_STEP ? c->rmw_gbs : c->copy_gbs;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The bench program. Its places are those of one process, or what a program with more of them gives.
+ * The bench program. It runs kernels in one process, or in the places that the caller gives.
  */
 #pragma once
 
@@ -8,7 +8,7 @@
 
 struct bench_places {
     struct place *(*open)(enum backend backend, const struct place_setup *setup, struct error *err);
-    /* Calls add() for what the record has to say of them. */
+    /* Calls add() with each fact about the places that the record holds. */
     void (*describe)(void (*add)(void *ctx, const char *key, const char *value), void *ctx);
 };
 

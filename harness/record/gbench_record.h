@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What the Google Benchmark driver records and shows: runs, their counters, the words of their
- * labels, the progress line, and whether the figures of a run are reliable: how many samples were disturbed, and how
+ * The Google Benchmark driver records and shows runs, their counters, the words of their labels, the
+ * progress line, and whether the figures of a run are reliable: how many samples were disturbed, and how
  * much other work ran. Rows of the record have disturbed and load_others; the context has, for the run:
  *
  *     emb_disturbed_samples   rows whose last try was disturbed, too
@@ -131,11 +131,11 @@ inline void sample_counters(benchmark::UserCounters &c, const struct measure *m,
     c["share_rmw"] = 1e-9 * bytes / s.times.seconds / s.ceiling.rmw_gbs;
     const double memory_gbs = traffic_memory_gbs(m->operation, &s.ceiling);
     if (double roof = traffic_roof(&traffic, memory_gbs, s.ceiling.gather_gbs)) {
-        /* Nothing measures the gathers of an iteration's forward, so its part is that of memory. */
+        /* The gathers of an iteration's forward are not measured, so its bytes count as memory's. */
         roof += 1e-9 * forward / s.ceiling.copy_gbs;
         c["roof_ms"] = 1e3 * roof;
         c["share_roof"] = roof / s.times.seconds;
-        if (!s.iteration) { /* the two terms: an iteration has those of two operations */
+        if (!s.iteration) { /* an iteration has two operations, and no single pair of terms */
             c["line_gbs"] = memory_gbs;
             c["gather_gbs"] = s.ceiling.gather_gbs;
             c["line_mib"] = (double)traffic.lines / mib;

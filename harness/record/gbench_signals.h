@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * What signals do to a run. Ctrl-C, kill and a closed terminal end it early: the program drops the current sample, and
+ * Signals during a run. Ctrl-C, kill and a closed terminal end it early: the program drops the current sample, and
  * checks and writes the samples before it. A second signal ends the program at once.
  *
  * A crash costs one failed kernel, not the run. The program calls execve() on itself, which ends
@@ -45,7 +45,7 @@ inline void take_stop_signals() {
     ::signal(SIGXFSZ, SIG_IGN); /* so that write() fails if a file may not grow */
 }
 
-/* What the handler of crashes writes to the beginning of the file. */
+/* The handler of crashes writes this to the beginning of the file. */
 struct Crash {
     int signal; /* 0: none */
     int kernel; /* its place in the registry */
@@ -138,7 +138,7 @@ inline void leave(const std::string &state) {
     if (!left) restart.file = -1;
 }
 
-/* What leave() wrote before this start, or "". */
+/* Returns what leave() wrote before this start, or "". */
 inline std::string left_behind() {
     const off_t size = restart.file < 0 ? 0 : lseek(restart.file, 0, SEEK_END);
     std::string state(size > 0 ? (size_t)size : 0, '\0');

@@ -14,8 +14,8 @@
 
 static const struct known {
     const char *name, *help;
-    size_t at;       /* in struct options: of a text, or */
-    int least, most; /* of an int, in this range */
+    size_t at;       /* offset of a member of struct options: a text if most is 0, otherwise */
+    int least, most; /* an int in this range */
 } known[] = {
 #define TEXT(field)  offsetof(struct options, field), 0, 0
 #define COUNT(field) offsetof(struct options, field)
@@ -114,7 +114,7 @@ static int take_words(const char *what, const char *list, const char *const *wor
     return status;
 }
 
-/* The same as bits 1 << position in words. */
+/* Does the same, and sets bit 1 << i for word i. */
 static int take_bits(const char *what, const char *list, const char *const *words, unsigned *bits,
                      struct error *err) {
     bool taken[32] = {false};

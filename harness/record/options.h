@@ -69,8 +69,8 @@ const char *plan_name(const struct plan *p, int i, char name[SPEC_NAME_MAX]);
 double plan_alpha(const struct plan *p, int i);
 struct subject_list plan_subjects(const struct plan *p, int i);
 
-/* Whether the tables of two workloads have the same shapes and, under one rule, initial values. Of traces nobody
- * knows. */
+/* True if the tables of two workloads have the same shapes and, under one rule, the same initial values. Always false
+ * for traces: only reading them shows their rows. */
 bool plan_same_tables(const struct plan *p, int i, int j);
 
 /* Fails and gives the figure if the tables of workload i do not fit in the memory of that place.

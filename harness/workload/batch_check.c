@@ -116,7 +116,7 @@ static int check_feature(const struct batch *in, int32_t f, const struct feature
                 (long long)derived_extent(in, x), (long long)in->grad_elements);
 }
 
-/* Do the derived fields of the batch equal those of batch_derive()? */
+/* Checks that the derived fields of the batch are what batch_derive() makes. */
 static int check_derived(const struct batch *in, struct error *err) {
     struct table_shape *tables = malloc((size_t)in->num_tables * sizeof *tables);
     struct feature *features = malloc((size_t)in->num_features * sizeof *features);
@@ -157,7 +157,7 @@ int batch_validate(const struct batch *in, struct error *err) {
     return in->winners ? winners_validate(in, err) : 0;
 }
 
-/* What the bag's gradient is divided by. */
+/* Returns the divisor of the bag's gradient. */
 static int64_t divisor(const struct batch *in, int64_t q) {
     const struct feature *f = &in->features[q / in->bags];
     if (f->pooling != POOL_MEAN) return 1;

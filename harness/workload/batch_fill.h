@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What batches need besides ids: memory, shapes, gradients and per-sample weights. Ids come from
- * workload.c (drawn) or workload_trace.c (recorded).
+ * Fills batches with all that they have besides ids: memory, shapes, gradients and per-sample weights.
+ * Ids come from workload.c (drawn) or workload_trace.c (recorded).
  *
  *     workload_begin; fill in tables and features of batch 0
  *     for each batch k: batch_lay_out with its offsets; fill in its ids; batch_fill

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * Shares: facebookresearch/dlrm_datasets (MIT), embedding_bag/{2021,2022}/locality_stats.txt,
- * "Ratio of index distribution at different column sizes"; 2021 is that of the numbered files.
+ * "Ratio of index distribution at different column sizes"; 2021 is the histogram of the numbered files.
  *
  * Inside a bin the hits of a row are log-uniform, as under a power law of exponent 1. A bin with
  * too few lookups for one of its rows becomes one row with all its lookups. So a small batch cannot

@@ -37,7 +37,7 @@ RNG_FN uint32_t initial_row_key(uint64_t stream, int64_t row) {
     return (uint32_t)rng_key(stream, (uint64_t)row);
 }
 
-/* Of row `row` of table number t, which may be a part of another one. */
+/* The key of row `row` of table number t, which may be a part of a larger table. */
 RNG_FN uint32_t initial_key(uint64_t seed, int32_t t, const struct table_part *part, int array,
                             int64_t row) {
     return initial_row_key(initial_stream(seed, t + part->table, array), part_row(part, row));

@@ -12,7 +12,7 @@
 #define LENGTH_MAX 1e9
 #define TABLE_MAX  4e6
 
-/* What the table leaves out of a tail: less than one draw in 10^12. */
+/* The table leaves this share of a tail out: less than one draw in 10^12. */
 #define TAIL 1e-12
 
 /* Entries that a table needs: the tail falls like exp(-l / (mean * cv^2)), 28 = -log(TAIL). */

@@ -22,7 +22,7 @@ static inline enum npy_type npy_type_of(enum dtype type) {
                           : NPY_UINT8;
 }
 
-/* The other way: the type of elements that are no integers of 4 or 8 bytes. */
+/* The inverse, for all types but integers of 4 or 8 bytes. */
 static inline enum dtype npy_dtype(enum npy_type type) {
     return type == NPY_FLOAT32   ? FP32
            : type == NPY_FLOAT16 ? FP16
@@ -52,36 +52,35 @@ size_t npy_element_bytes(enum npy_type type);
 /* Reads a whole file. On failure fills err (file, what is wrong) and leaves *out zeroed. */
 int npy_read(const char *path, struct npy *out, struct error *err);
 
-/* The same from memory: what npy_read does with the bytes of a file; name is for messages. */
+/* Reads the bytes of a file from memory; name is for messages. */
 int npy_parse(const char *name, const void *bytes, uint64_t size, struct npy *out,
               struct error *err);
 
-/* The same without a copy: data points into bytes, and is not owned. */
+/* Does the same without a copy: data points into bytes, and is not owned. */
 int npy_view(const char *name, const void *bytes, uint64_t size, struct npy *out,
              struct error *err);
 
-/* The same for a file of `size` bytes of which only the first `have` are at hand: out->data is NULL, and the
- * elements begin at byte *begin. */
+/* Reads the header of a file of `size` bytes from its first `have` bytes: out->data is NULL, and the elements begin
+ * at byte *begin. */
 int npy_head(const char *name, const void *bytes, uint64_t have, uint64_t size, struct npy *out,
              uint64_t *begin, struct error *err);
 
 /* Reads one dimension of int32 or int64. */
 int npy_read_ints(const char *path, struct npy *out, struct error *err);
 
-/* The same as int64. The caller frees the elements. NULL: err. */
+/* Does the same and widens to int64. The caller frees the elements. NULL: err. */
 int64_t *npy_read_int64s(const char *path, int64_t *count, struct error *err);
 
 /* Writes the file, or leaves none: callers rename it when all their files are complete. */
 int npy_write(const char *path, enum npy_type type, int num_dims, const int64_t *shape,
               const void *data, struct error *err);
 
-/* What stands before the elements, as NumPy writes it, version 1.0. Returns its bytes. The shape must be one that
- * fits: num_dims <= NPY_MAX_DIMS, no dimension below 0. */
+/* Writes all bytes before the elements as NumPy does, version 1.0, and returns their number. The shape must fit:
+ * num_dims <= NPY_MAX_DIMS, no dimension below 0. */
 enum { NPY_HEADER_MAX = 256 };
 size_t npy_header(char out[NPY_HEADER_MAX], enum npy_type type, int num_dims, const int64_t *shape);
 
-/* Creates the file and writes what stands before the elements; the caller writes `*count` elements and
- * calls file_end(). NULL: err. */
+/* Creates the file and writes its header; the caller writes `*count` elements and calls file_end(). NULL: err. */
 FILE *npy_begin(const char *path, enum npy_type type, int num_dims, const int64_t *shape,
                 int64_t *count, struct error *err);
 

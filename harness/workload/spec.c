@@ -78,7 +78,7 @@ static int block_read_table(struct block *b, struct words *line, struct where at
                              : value_read(k == ROWS ? KEY_ROWS : KEY_DIM, word, at, &v[k], err);
     if (status || k == -2) return -1;
     if (!seen[ROWS] || !seen[DIM] || !seen[LENGTH])
-        return fail_at(err, at, "a table line lacks something; write: %s", p.form);
+        return fail_at(err, at, "the table line is incomplete; write: %s", p.form);
     if (b->num_tables == SPEC_TABLES_MAX)
         return fail_at(err, at, "more than %d tables; leave some out", SPEC_TABLES_MAX);
     size_t size = (size_t)(b->num_tables + 1) * sizeof *b->tables;
@@ -157,7 +157,7 @@ static int block_override(struct block *b, const struct spec_overrides *over, st
 
 /* --- its points */
 
-/* The place of a key, or of the block if it lacks the key. */
+/* The line of a key, or the line of the block if the key is not there. */
 static struct where place_of(const struct block *b, enum key k) {
     return b->values[k].count ? b->values[k].at : b->at;
 }

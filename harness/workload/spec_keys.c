@@ -211,7 +211,7 @@ int length_read(const char *name, struct words *line, struct where at, struct va
     for (int i = 0; i < (kind == LENGTH_FIXED ? 1 : 2); i++)
         if (!next_word(line, word) || !is_number(word, &number[i]))
             return fail_at(err, at,
-                           "length %s%s%s lacks a number; it is one of: fixed L, "
+                           "length %s%s%s: a number is missing; it is one of: fixed L, "
                            "uniform LO HI, negbin MEAN CV",
                            infos[KEY_LENGTH].words[kind], *word ? " " : "", word);
     *out = (struct value){0, {(enum length_kind)kind, number[0], number[1]}, ""};

@@ -29,7 +29,9 @@ static int64_t row_bytes(const struct table_shape *shape, int array) {
     return table_array_width(shape, array) * dtype_bytes(table_array_type(shape, array));
 }
 
-enum { ROW_ALIGN = 16 }; /* of rows with states beside, and of these: vectors of four floats */
+enum {
+    ROW_ALIGN = 16
+}; /* rows with states beside the weights, and these states, hold vectors of four floats */
 
 static int64_t round_up(int64_t bytes, int64_t to) {
     return (bytes + to - 1) / to * to;

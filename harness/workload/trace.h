@@ -34,8 +34,8 @@ int trace_read(const char *path, struct trace *out, struct error *err);
 
 void trace_free(struct trace *t);
 
-/* What the parts of the reader share: trace_text.c reads text, trace.c does the rest. Larger ids are
- * raw keys or hashes, not row numbers: no machine can hold a table that large. */
+/* trace.c and trace_text.c share the rest. Ids at or above the limit are raw keys or hashes, not row numbers: no
+ * machine can hold a table that large. */
 static const int64_t trace_id_limit = (int64_t)1 << 48;
 
 /* Reads a file of text, compressed or not. */

@@ -53,7 +53,7 @@ int winners_draw(struct workload *w, int k, struct error *err) {
     return 0;
 }
 
-/* What is wrong with a winner of flat bag q, or NULL. counts: a lookup of the bag does. */
+/* Says what is wrong with a winner of flat bag q, or returns NULL. counts: a lookup of the bag is not padding. */
 static const char *wrong_winner(const struct batch *in, int64_t q, int32_t winner, bool counts) {
     const int64_t first = in->offsets[q], length = in->offsets[q + 1] - first;
     if (!counts) return winner == NO_WINNER ? NULL : "no lookup counts, so it must be -1";

@@ -232,7 +232,7 @@ lr twice; write: table rows | T dim 4 rule sgd lr 1 lr 2
 b.batch:1: 'tabel' begins no line | tabel rows 20
 from 1 to | bags 0
 9 offsets; 1 features of 9 bags have 10 | bags 9;T dim 4 rule sgd;F
-lacks something; write: table rows | table rows 20 rule sgd
+is incomplete; write: table rows | table rows 20 rule sgd
 b.batch:2: a table without a rule; add one there, or --rule | bags 3;T dim 4;F
 lr without a rule; name one | T dim 4 lr 1;F
 'colour' in this line; write: table | T dim 4 rule sgd colour 3
