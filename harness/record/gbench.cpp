@@ -24,13 +24,10 @@
 #include <map>
 #include <set>
 #include <string>
-#include <type_traits>
 #include <vector>
 
 #include "harness/record/gbench_cases.h"
-#include "harness/record/gbench_record.h"
-#include "harness/record/gbench_signals.h"
-#include "harness/record/gbench_write.h"
+#include "harness/record/gbench_journal.h"
 
 extern "C" {
 #include "harness/record/bench.h"
@@ -42,27 +39,9 @@ extern "C" {
 
 namespace {
 
-/* Without REPS, a kernel that takes so many times as long as the fastest one of its place has so many samples of a mode. */
-enum { SLOW_SAMPLES = 5, SLOW_TIMES = 8 };
-
-/* The progress of a run, which a new start takes over together with the record. */
-struct State {
-    Crash crash = {}; /* signal 0: none; the handler writes it to the file */
-    int point = 0;    /* workload * SUBJECTS_MAX + number of the subject in its list */
-    unsigned places;  /* places with kernels to measure */
-    int measured = 0, wrong = 0, refused = 0;
-    Progress progress;
-    Load load;
-    Samples samples;
-};
-static_assert(std::is_trivially_copyable<State>::value, "it is written as it lies in memory");
-
-class Driver : State {
+class Driver : Journal {
   public:
-    Driver(const struct options &o, const struct bench_places *p)
-        : options(o), output(o), own_places(p) {
-        places = o.places;
-    }
+    Driver(const struct options &o, const struct bench_places *p) : Journal(o), own_places(p) {}
 
     int run() {
         struct plan plan;
@@ -90,38 +69,16 @@ class Driver : State {
 
   private:
     using Ways = std::set<Way>;
-    /* How far the samples of a kernel are, by enum cache_mode. */
-    struct Turn {
-        bool both; /* cold and warm ones are wanted, of a kernel of the host */
-        int round[3];
-        int count[3];    /* samples */
-        double least[3]; /* seconds of the fastest of them */
-        std::vector<struct sample> waiting[3];
-    };
-    using Turns = std::map<const struct kernel *, Turn>;
-    const struct options &options;
-    Output output;
-    const struct bench_places *own_places; /* NULL: those of one process */
-    Context context;                       /* keys of the record */
-    std::string rows;                      /* of the record */
-    std::string crashed;                   /* /KERNEL/KERNEL/: on this workload, with this rule */
-    struct device_facts facts = {};        /* of the device, if there is one and it is used */
+    const struct bench_places *own_places; /* NULL: one process */
+    struct device_facts facts = {};        /* of the device if with_device */
     bool with_device = false;
-    std::string no_device;       /* why there is none, until it is said */
     double alpha = NAN;          /* of the workload that is measured */
-    struct ceiling once[2] = {}; /* of a check, by place */
+    struct ceiling once[2] = {}; /* the ceilings of a smoke run by enum backend */
     struct {
         struct table_set set = {};
         int of = -1; /* the workload, -1: none */
         enum rule_kind rule;
     } kept; /* tables of the host, for a next workload with the same ones */
-
-    void refuse(const std::string &workload, const char *kernel, const std::string &why) {
-        progress.clear();
-        fprintf(stderr, "not run: %s, %s: %s\n", workload.c_str(), kernel, why.c_str());
-        context["emb_not_run_" + std::to_string(refused++)] =
-            workload + " | " + kernel + " | " + why;
-    }
 
     /* Reports what could not run: a kernel, or all kernels of a place. If the device is lost, the
      * driver runs no more device kernels. It cannot check those of this workload again, so their
@@ -138,53 +95,18 @@ class Driver : State {
                    " dropped: the device is lost to an earlier error");
     }
 
-    /* A warm sample is measured right after a cold one of the same kernel, which is then the run
-     * before it. The second of the two waits until its turn comes: so repetition r of every kernel is on the same
-     * batch of the ring. Ranks keep the times of one sample only. */
-    int measure_turn(struct measure *m, const Case &c, Turns *turns, struct sample *s,
-                     struct error *err) {
-        const struct kernel *k = c.entry->kernel;
-        Turn &own = (*turns)[k];
-        std::vector<struct sample> &waiting = own.waiting[c.mode];
-        const bool warm = c.mode == MODE_WARM;
-        if (!waiting.empty()) {
-            *s = waiting.front();
-            waiting.erase(waiting.begin());
-            return 0;
-        }
-        if (!own.both || c.mode == MODE_ITERATION)
-            return measure_sample(m, k, c.mode, own.round[c.mode]++, nullptr, s, err);
-        struct sample cold, after;
-        if (measure_sample(m, k, MODE_COLD, own.round[MODE_COLD]++, nullptr, &cold, err) ||
-            measure_sample(m, k, MODE_WARM, 0, &cold, &after, err))
-            return -1;
-        *s = warm ? after : cold;
-        own.waiting[warm ? MODE_COLD : MODE_WARM].push_back(warm ? cold : after);
-        return 0;
-    }
-
-    static double fastest(const Turns &turns, enum backend place, enum cache_mode mode) {
-        double least = INFINITY;
-        for (const auto &turn : turns)
-            if (turn.first->place == place && turn.second.count[mode])
-                least = std::min(least, turn.second.least[mode]);
-        return least;
-    }
-
     void sample(benchmark::State &state, struct measure *m, const Case &c, const std::string &rule,
                 const struct scratch_use &use, Turns *turns, Ways *out) {
         const struct kernel *k = c.entry->kernel;
         struct sample s = {};
         struct error err;
-        Turn &own = (*turns)[k];
-        const bool enough = options.fewer && own.count[c.mode] >= SLOW_SAMPLES &&
-                            own.least[c.mode] > SLOW_TIMES * fastest(*turns, k->place, c.mode);
+        const bool enough = options.fewer && turns->enough(c);
         bool skip = stop_signal || enough || out->count(c.way());
         if (enough) progress.total--;
         for (auto unused : state) {
             (void)unused;
             Blame blame(k);
-            if (!skip && measure_turn(m, c, turns, &s, &err)) {
+            if (!skip && turns->measure(m, c, &s, &err)) {
                 out->insert(c.way());
                 failed(m->workload->name, k->name, k->place, err);
                 skip = true;
@@ -197,8 +119,7 @@ class Driver : State {
             state.SetIterationTime(s.times.seconds);
         }
         if (skip) return;
-        double &least = own.least[c.mode];
-        if (own.count[c.mode]++ == 0 || s.times.seconds < least) least = s.times.seconds;
+        turns->add(c, s.times.seconds);
         progress.done++;
         progress.say(c.name);
         load.add(s.others);
@@ -265,7 +186,7 @@ class Driver : State {
                 return o.entry == c.entry && o.mode + c.mode == MODE_COLD + MODE_WARM;
             };
             if (std::any_of(cases.begin(), cases.end(), twin))
-                turns[c.entry->kernel].both = c.entry->kernel->place == ON_HOST && !own_places;
+                turns.of[c.entry->kernel].both = c.entry->kernel->place == ON_HOST && !own_places;
             if (is_out(c.way())) {
                 progress.total -= options.reps;
                 continue;
@@ -379,14 +300,6 @@ class Driver : State {
         return !cases.empty();
     }
 
-    void say_no_device() {
-        if (no_device.empty()) return;
-        progress.clear();
-        fprintf(stderr, "bench: device kernels not measured: %s\n", no_device.c_str());
-        context["emb_not_run_" + std::to_string(refused++)] = "* | device kernels | " + no_device;
-        no_device.clear();
-    }
-
     /* Opens the device if a kernel of the plan needs it. False: the options ask for a device, and there
      * is none. If they do not ask, the run goes on without it. */
     bool use_device(const struct plan &plan) {
@@ -428,51 +341,6 @@ class Driver : State {
         return true;
     }
 
-    /* Saves all that a new start needs. */
-    void keep() {
-        const State now = *this;
-        std::string all(reinterpret_cast<const char *>(&now), sizeof now);
-        auto add = [&](const std::string &text) { all.append(text.c_str(), text.size() + 1); };
-        add(rows);
-        add(crashed);
-        add(no_device);
-        for (const auto &c : context) add(c.first), add(c.second);
-        leave(all);
-    }
-
-    /* Restores the saved state and names the kernel that crashed. False: this is the first start. */
-    bool resume(const struct plan &plan) {
-        const std::string all = left_behind();
-        State then;
-        if (all.size() < sizeof then) return false;
-        memcpy(&then, all.data(), sizeof then);
-        const Crash crash = then.crash;
-        if (!crash.signal) return false;
-        then.crash = {};
-        static_cast<State &>(*this) = then;
-        size_t at = sizeof then;
-        auto next = [&] {
-            std::string text = all.c_str() + at;
-            at += text.size() + 1;
-            return text;
-        };
-        rows = next();
-        crashed = next();
-        no_device = next();
-        while (at < all.size()) {
-            std::string key = next();
-            context[key] = next();
-        }
-        if (crash.stop) stop_signal = crash.stop;
-        char name[SPEC_NAME_MAX];
-        const char *kernel = registry()[crash.kernel].kernel->name;
-        crashed += std::string("/") + kernel + "/";
-        wrong++;
-        refuse(plan_name(&plan, point / SUBJECTS_MAX, name), kernel,
-               std::string("CRASHED: ") + strsignal(crash.signal));
-        return true;
-    }
-
     void measure_all(const struct plan &plan) {
         for (; point < plan.count * SUBJECTS_MAX && !stop_signal; point++) {
             const int i = point / SUBJECTS_MAX, k = point % SUBJECTS_MAX;
@@ -483,36 +351,6 @@ class Driver : State {
             measured += measure_point(&plan, i, list.at[k]);
             crashed.clear();
         }
-    }
-
-    /* The record so far. */
-    bool write(const std::string &cut_short) {
-        Context now = context;
-        progress.clear();
-        if (!cut_short.empty())
-            now["emb_cut_short"] = cut_short + std::to_string(samples.all) + " of " +
-                                   std::to_string(progress.total) + " samples";
-        now["emb_disturbed_samples"] = std::to_string(samples.disturbed);
-        now["emb_load_worst"] = load.text();
-        return output.write(now, rows);
-    }
-
-    /* Writes the record and warns of doubtful figures. Returns the exit status. */
-    int finish() {
-        if (stop_signal) {
-            fprintf(stderr, "bench: cut short after %d of %d samples\n", samples.all,
-                    progress.total);
-            measured = samples.all;
-        }
-        const std::string why = stop_signal ? strsignal(stop_signal) + std::string(" after ") : "";
-        bool written = measured && write(why);
-        if (written) {
-            fprintf(stderr, "wrote %s\n", output.path.c_str());
-            say_doubt(samples, load.worst, options.threads);
-        }
-        if (stop_signal) return 128 + stop_signal;
-        if (wrong) return EXIT_WRONG_RESULT;
-        return written ? EXIT_FINE : EXIT_USAGE;
     }
 };
 

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * What the Google Benchmark driver runs: the kernels and cache modes that the options select for a
- * workload and a rule, or the forward.
+ * The cases of the Google Benchmark driver: the kernels and cache modes that the options select for a
+ * workload and a rule, or another operation.
  */
 #pragma once
 
+#include <algorithm>
+#include <map>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -16,7 +18,7 @@ extern "C" {
 #include "harness/registry.h"
 }
 
-/* What is admitted, checked and dropped as one: a kernel by itself, or in iterations. */
+/* A kernel by itself, or in iterations: each is admitted, checked and dropped as one. */
 struct Way {
     const struct kernel *kernel;
     bool iteration;
@@ -27,7 +29,7 @@ struct Way {
     enum cache_mode mode() const { /* for measure_admit and measure_check */
         return iteration ? MODE_ITERATION : MODE_COLD;
     }
-    /* Whether a case of this name is one of this way. */
+    /* True if the case of this name runs this way. */
     bool has(const std::string &name) const {
         const std::string own = std::string("/") + kernel->name + "/";
         const size_t at = name.find(own);
@@ -75,3 +77,60 @@ inline int count_cases(const struct options &o, unsigned places, const struct pl
     }
     return (int)cases;
 }
+
+/* Without REPS, a kernel SLOW_TIMES as slow as the fastest one of its place has SLOW_SAMPLES samples of a mode. */
+enum { SLOW_SAMPLES = 5, SLOW_TIMES = 8 };
+
+/* The samples of a kernel so far, by enum cache_mode. */
+struct Turn {
+    bool both; /* a host kernel of which cold and warm samples are wanted */
+    int round[3];
+    int count[3];    /* samples */
+    double least[3]; /* seconds of the fastest sample */
+    std::vector<struct sample> waiting[3];
+};
+
+/* The turns of all kernels on one workload with one rule. */
+struct Turns {
+    std::map<const struct kernel *, Turn> of;
+
+    bool enough(const Case &c) {
+        const struct kernel *k = c.entry->kernel;
+        const Turn &own = of[k];
+        double least = INFINITY;
+        for (const auto &turn : of)
+            if (turn.first->place == k->place && turn.second.count[c.mode])
+                least = std::min(least, turn.second.least[c.mode]);
+        return own.count[c.mode] >= SLOW_SAMPLES && own.least[c.mode] > SLOW_TIMES * least;
+    }
+
+    void add(const Case &c, double seconds) {
+        Turn &own = of[c.entry->kernel];
+        double &least = own.least[c.mode];
+        if (own.count[c.mode]++ == 0 || seconds < least) least = seconds;
+    }
+
+    /* Measures a warm sample right after a cold one of the same kernel, which is then the run before it.
+     * The second of the two waits until its turn comes: so repetition r of every kernel is on the same
+     * batch of the ring. Ranks keep the times of one sample only. */
+    int measure(struct measure *m, const Case &c, struct sample *s, struct error *err) {
+        const struct kernel *k = c.entry->kernel;
+        Turn &own = of[k];
+        std::vector<struct sample> &waiting = own.waiting[c.mode];
+        const bool warm = c.mode == MODE_WARM;
+        if (!waiting.empty()) {
+            *s = waiting.front();
+            waiting.erase(waiting.begin());
+            return 0;
+        }
+        if (!own.both || c.mode == MODE_ITERATION)
+            return measure_sample(m, k, c.mode, own.round[c.mode]++, nullptr, s, err);
+        struct sample cold, after;
+        if (measure_sample(m, k, MODE_COLD, own.round[MODE_COLD]++, nullptr, &cold, err) ||
+            measure_sample(m, k, MODE_WARM, 0, &cold, &after, err))
+            return -1;
+        *s = warm ? after : cold;
+        own.waiting[warm ? MODE_COLD : MODE_WARM].push_back(warm ? cold : after);
+        return 0;
+    }
+};

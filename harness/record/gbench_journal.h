@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The journal of a run: its progress and its record, which a new start after a crash takes over, and
+ * the end of the run.
+ */
+#pragma once
+
+#include <type_traits>
+
+#include "harness/record/gbench_signals.h"
+#include "harness/record/gbench_write.h"
+
+/* The progress of a run, which a new start takes over together with the record. */
+struct State {
+    Crash crash = {}; /* signal 0: none; the handler writes it to the file */
+    int point = 0;    /* workload * SUBJECTS_MAX + number of the subject in its list */
+    unsigned places;  /* places with kernels to measure */
+    int measured = 0, wrong = 0, refused = 0;
+    Progress progress;
+    Load load;
+    Samples samples;
+};
+static_assert(std::is_trivially_copyable<State>::value, "it is written as it lies in memory");
+
+class Journal : protected State {
+  protected:
+    explicit Journal(const struct options &o) : options(o), output(o) {
+        places = o.places;
+    }
+
+    const struct options &options;
+    Output output;
+    Context context;       /* keys of the record */
+    std::string rows;      /* rows of the record */
+    std::string crashed;   /* /KERNEL/KERNEL/: these crashed on this workload, with this rule */
+    std::string no_device; /* why there is no device, until say_no_device() */
+
+    void refuse(const std::string &workload, const char *kernel, const std::string &why) {
+        progress.clear();
+        fprintf(stderr, "not run: %s, %s: %s\n", workload.c_str(), kernel, why.c_str());
+        context["emb_not_run_" + std::to_string(refused++)] =
+            workload + " | " + kernel + " | " + why;
+    }
+
+    void say_no_device() {
+        if (no_device.empty()) return;
+        progress.clear();
+        fprintf(stderr, "bench: device kernels not measured: %s\n", no_device.c_str());
+        context["emb_not_run_" + std::to_string(refused++)] = "* | device kernels | " + no_device;
+        no_device.clear();
+    }
+
+    /* Saves all that a new start needs. */
+    void keep() {
+        const State now = *this;
+        std::string all(reinterpret_cast<const char *>(&now), sizeof now);
+        auto add = [&](const std::string &text) { all.append(text.c_str(), text.size() + 1); };
+        add(rows);
+        add(crashed);
+        add(no_device);
+        for (const auto &c : context) add(c.first), add(c.second);
+        leave(all);
+    }
+
+    /* Restores the saved state and names the kernel that crashed. False: this is the first start. */
+    bool resume(const struct plan &plan) {
+        const std::string all = left_behind();
+        State then;
+        if (all.size() < sizeof then) return false;
+        memcpy(&then, all.data(), sizeof then);
+        const Crash crash = then.crash;
+        if (!crash.signal) return false;
+        then.crash = {};
+        static_cast<State &>(*this) = then;
+        size_t at = sizeof then;
+        auto next = [&] {
+            std::string text = all.c_str() + at;
+            at += text.size() + 1;
+            return text;
+        };
+        rows = next();
+        crashed = next();
+        no_device = next();
+        while (at < all.size()) {
+            std::string key = next();
+            context[key] = next();
+        }
+        if (crash.stop) stop_signal = crash.stop;
+        char name[SPEC_NAME_MAX];
+        const char *kernel = registry()[crash.kernel].kernel->name;
+        crashed += std::string("/") + kernel + "/";
+        wrong++;
+        refuse(plan_name(&plan, point / SUBJECTS_MAX, name), kernel,
+               std::string("CRASHED: ") + strsignal(crash.signal));
+        return true;
+    }
+
+    /* The record so far. */
+    bool write(const std::string &cut_short) {
+        Context now = context;
+        progress.clear();
+        if (!cut_short.empty())
+            now["emb_cut_short"] = cut_short + std::to_string(samples.all) + " of " +
+                                   std::to_string(progress.total) + " samples";
+        now["emb_disturbed_samples"] = std::to_string(samples.disturbed);
+        now["emb_load_worst"] = load.text();
+        return output.write(now, rows);
+    }
+
+    /* Writes the record and warns of doubtful figures. Returns the exit status. */
+    int finish() {
+        if (stop_signal) {
+            fprintf(stderr, "bench: cut short after %d of %d samples\n", samples.all,
+                    progress.total);
+            measured = samples.all;
+        }
+        const std::string why = stop_signal ? strsignal(stop_signal) + std::string(" after ") : "";
+        bool written = measured && write(why);
+        if (written) {
+            fprintf(stderr, "wrote %s\n", output.path.c_str());
+            say_doubt(samples, load.worst, options.threads);
+        }
+        if (stop_signal) return 128 + stop_signal;
+        if (wrong) return EXIT_WRONG_RESULT;
+        return written ? EXIT_FINE : EXIT_USAGE;
+    }
+};
