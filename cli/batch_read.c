@@ -92,7 +92,7 @@ static int read_weights(const char *path, bool finite, struct batch *in, struct 
 /* Elements of the file's type are kept if no other type was said. */
 static int take_grad(struct npy *a, const struct description *d, const char *path, struct batch *in,
                      struct error *err) {
-    in->grad_type = d->grad_type_said ? d->grad_type : array_type(a);
+    in->grad_type = d->grad_type_given ? d->grad_type : array_type(a);
     if (in->grad_type == array_type(a)) {
         in->grad = a->data;
         return 0;
@@ -114,8 +114,8 @@ static int read_grad(const char *path, const struct description *d, bool finite,
                        : sequences   ? "[ids][dim]"
                                      : "[bags][sum of the features' dims]";
     struct npy a;
-    if (array_read(path, d->grad_type_said ? d->grad_type : FP16, finite, &a, err)) return -1;
-    if (in->lookups == 0 && in->bags == 1 && a.count == 0) { /* of no bags */
+    if (array_read(path, d->grad_type_given ? d->grad_type : FP16, finite, &a, err)) return -1;
+    if (in->lookups == 0 && in->bags == 1 && a.count == 0) { /* the batch has no bags */
         npy_free(&a);
         void *zeros = array_require(in->grad_elements, sizeof(float), path, err);
         if (zeros) memset(zeros, 0, (size_t)in->grad_elements * sizeof(float));
@@ -165,7 +165,7 @@ static int read_winners(const char *path, struct batch *in, struct error *err) {
 
 /* Room for the gradients of a batch that has none, in fp32 if no type was said. */
 static int lay_out_grad(const struct description *d, struct batch *in, struct error *err) {
-    in->grad_type = d->grad_type_said ? d->grad_type : FP32;
+    in->grad_type = d->grad_type_given ? d->grad_type : FP32;
     in->grad =
         array_require(in->grad_elements, (size_t)dtype_bytes(in->grad_type), "gradients", err);
     return in->grad ? 0 : -1;

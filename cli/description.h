@@ -32,7 +32,7 @@ struct description {
     int64_t bags; /* 0: not given */
     int no_rule;  /* line of the first table without a rule; 0: all have one */
     bool weighted;
-    bool grad_type_said;
+    bool grad_type_given;
     enum dtype grad_type;
     int64_t steps; /* in PREFIX.tables only */
     int32_t num_tables, num_features;

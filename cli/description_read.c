@@ -12,20 +12,23 @@
 /* gen can make as many features from a spec. */
 enum { FEATURES_MAX = SPEC_TABLES_MAX * 1024, FILE_MAX = 1 << 27 };
 
-/* Statements KEY N, each of which may occur once. */
-enum { BAGS, WEIGHTED, SEED, STEPS, NUMBERS };
+/* Statements KEY N, and grad_type TYPE, each of which may occur once. */
+enum { BAGS, WEIGHTED, SEED, STEPS, GRAD_TYPE, STATEMENTS };
 static const struct {
     const char *key;
     double least, most;
-} numbers[NUMBERS] = {
-    {"bags", 1, 1e9}, {"weighted", 0, 1}, {"seed", 0, 0x1p53}, {"steps", 0, STEPS_MAX}};
+} statements[STATEMENTS] = {{"bags", 1, 1e9},
+                            {"weighted", 0, 1},
+                            {"seed", 0, 0x1p53},
+                            {"steps", 0, STEPS_MAX},
+                            {"grad_type", 0, 0}};
 
 struct reading {
     struct description *d;
-    bool record;     /* PREFIX.tables, not PREFIX.batch */
-    struct where at; /* the current line */
-    int line[NUMBERS];
-    double number[NUMBERS];
+    bool record;          /* PREFIX.tables, not PREFIX.batch */
+    struct where at;      /* the current line */
+    int line[STATEMENTS]; /* 0: not given */
+    double number[STATEMENTS];
 };
 
 static int add_table(struct reading *r, struct table_shape shape, char hyper[HYPERS_MAX][WORD_MAX],
@@ -109,27 +112,20 @@ static int read_feature(struct words line, struct reading *r, struct error *err)
     return description_add_feature(r->d, f, err);
 }
 
-static int read_number(struct words line, struct reading *r, int k, struct error *err) {
-    const char *key = numbers[k].key;
+static int read_statement(struct words line, struct reading *r, int k, struct error *err) {
+    const char *key = statements[k].key;
     char word[WORD_MAX], more[WORD_MAX];
+    struct value type;
     if (r->line[k])
         return fail_at(err, r->at, "%s was given in line %d already; delete one", key, r->line[k]);
     r->line[k] = r->at.line;
     if (!next_word(&line, word) || next_word(&line, more))
-        return fail_at(err, r->at, "write: %s N", key);
-    return number_read(key, true, numbers[k].least, numbers[k].most, word, r->at, &r->number[k],
-                       err);
-}
-
-static int read_grad_type(struct words line, struct reading *r, struct error *err) {
-    char word[WORD_MAX], more[WORD_MAX];
-    struct value v;
-    if (r->d->grad_type_said) return fail_at(err, r->at, "grad_type was given already; delete one");
-    if (!next_word(&line, word) || next_word(&line, more))
-        return fail_at(err, r->at, "write: grad_type TYPE");
-    if (value_read(KEY_GRAD_TYPE, word, r->at, &v, err)) return -1;
-    r->d->grad_type_said = true;
-    r->d->grad_type = (enum dtype)v.number;
+        return fail_at(err, r->at, "write: %s %s", key, k == GRAD_TYPE ? "TYPE" : "N");
+    if (k != GRAD_TYPE)
+        return number_read(key, true, statements[k].least, statements[k].most, word, r->at,
+                           &r->number[k], err);
+    if (value_read(KEY_GRAD_TYPE, word, r->at, &type, err)) return -1;
+    r->number[k] = type.number;
     return 0;
 }
 
@@ -138,11 +134,9 @@ static int read_line(struct words line, struct reading *r, struct error *err) {
     if (!next_word(&line, word)) return 0;
     if (strcmp(word, "table") == 0) return read_table(line, r, err);
     if (strcmp(word, "feature") == 0 && !r->record) return read_feature(line, r, err);
-    if (strcmp(word, key_name(KEY_GRAD_TYPE)) == 0 && !r->record)
-        return read_grad_type(line, r, err);
-    for (int k = 0; k < NUMBERS; k++)
-        if (strcmp(word, numbers[k].key) == 0 && (k == STEPS) == r->record)
-            return read_number(line, r, k, err);
+    for (int k = 0; k < STATEMENTS; k++)
+        if (strcmp(word, statements[k].key) == 0 && (k == STEPS) == r->record)
+            return read_statement(line, r, k, err);
     return fail_at(err, r->at, "'%s' begins no line; known: %s", word,
                    r->record ? "steps, table" : "bags, weighted, grad_type, seed, table, feature");
 }
@@ -163,6 +157,8 @@ static int read_lines(const char *path, struct reading *r, struct error *err) {
     r->d->bags = (int64_t)r->number[BAGS];
     r->d->weighted = r->number[WEIGHTED] != 0;
     r->d->steps = (int64_t)r->number[STEPS];
+    r->d->grad_type_given = r->line[GRAD_TYPE] > 0;
+    r->d->grad_type = (enum dtype)r->number[GRAD_TYPE];
     const double preset = key_preset(KEY_SEED).number;
     description_seed(r->d, (uint64_t)(r->line[SEED] ? r->number[SEED] : preset));
     return status;

@@ -29,54 +29,50 @@ static int operation_flags(struct step_flags *f, struct flag flags[OPERATION_FLA
     };
     const struct {
         unsigned of;
-        struct flag flag;
+        const char *name, *value, *help, **text;
     } all[] = {
-        {ALL, {"kernel", "NAME", "see embfuse list", &f->kernel}},
-        {STEP, {"rule", "NAME", "rule of all tables; needed without --batch", &f->rule}},
-        {ALL, {"batch", "PREFIX", "read PREFIX.batch and its arrays", &f->batch}},
-        {ALL, {"ids", "FILE", "[N] row numbers", &f->files.ids}},
-        {ALL,
-         {"offsets", "FILE",
-          "[bags + 1], from 0 to N: bag b is ids[offsets[b]] to ids[offsets[b+1]-1]",
-          &f->files.offsets}},
-        {GRADS, {"grad", "FILE", "[bags][dim]; with --pooling none [N][dim]", &f->files.grad}},
-        {GRADIENT, {"rows", "V", "rows of the table", &f->rows_text}},
-        {GRADIENT, {"dim", "D", "elements of a row", &f->dim_text}},
-        {ALL, {"lookup-weights", "FILE", "[N] per-sample weights", &f->files.lookup_weights}},
-        {ALL - WEIGHT,
-         {"pooling", "MODE", "of the forward pass: sum, mean, none or max [sum]", &f->pooling}},
-        {WEIGHT, {"pooling", "MODE", "of the forward pass: sum, mean or none [sum]", &f->pooling}},
-        {STEP | GRADIENT,
-         {"winners", "FILE", "[bags][dim] with pooling max: as forward writes them",
-          &f->files.winners}},
-        {ALL, {"padding", "ID", "id that does not count as a lookup [-1: none]", &f->padding}},
-        {STEP,
-         {"tables", "PREFIX", "read weights, states, and PREFIX.tables if it exists", &f->tables}},
-        {TABLES - STEP, {"tables", "PREFIX", "read the weights of all tables", &f->tables}},
-        {TABLES, {"weight", "FILE", "[rows][dim], instead of --tables", &f->weight}},
-        {STEP, {"state", "FILE[,FILE]", "[rows][dim] for each per-element state", &f->state}},
-        {STEP,
-         {"row-state", "FILE", "[rows], or [rows][2] if the rule has two states per row",
-          &f->row_state}},
-        {STEP,
-         {"zero-states", NULL, "ignore states: start as a new table, at step 1", &f->zero_states}},
-        {ALL, {"out", "PREFIX", "start of the names of the results", &f->out}},
-        {FORWARD, {"winners", "FILE", "write the winners of pooling max here", &f->files.winners}},
-        {STEP, {"steps", "N", "steps with the same gradient [1]", &f->steps_text}},
-        {STEP,
-         {"first-step", "T", "number of the first step [1 + steps of PREFIX.tables, or 1]",
-          &f->first_text}},
-        {ALL, {"threads", "T", "threads of a CPU kernel [all]", &f->threads_text}},
-        {STEP,
-         {"clip-global-norm", "C", "scale gradients down to this norm over all rows [0: do not]",
-          &f->global_norm_text}},
-        {ALL, {"no-check", NULL, "skip the check and the search for NaN", &f->no_check}},
+        {ALL, "kernel", "NAME", "see embfuse list", &f->kernel},
+        {STEP, "rule", "NAME", "rule of all tables; needed without --batch", &f->rule},
+        {ALL, "batch", "PREFIX", "read PREFIX.batch and its arrays", &f->batch},
+        {ALL, "ids", "FILE", "[N] row numbers", &f->files.ids},
+        {ALL, "offsets", "FILE",
+         "[bags + 1], from 0 to N: bag b is ids[offsets[b]] to ids[offsets[b+1]-1]",
+         &f->files.offsets},
+        {GRADS, "grad", "FILE", "[bags][dim]; with --pooling none [N][dim]", &f->files.grad},
+        {GRADIENT, "rows", "V", "rows of the table", &f->rows_text},
+        {GRADIENT, "dim", "D", "elements of a row", &f->dim_text},
+        {ALL, "lookup-weights", "FILE", "[N] per-sample weights", &f->files.lookup_weights},
+        {ALL - WEIGHT, "pooling", "MODE", "of the forward pass: sum, mean, none or max [sum]",
+         &f->pooling},
+        {WEIGHT, "pooling", "MODE", "of the forward pass: sum, mean or none [sum]", &f->pooling},
+        {STEP | GRADIENT, "winners", "FILE", "[bags][dim] with pooling max: as forward writes them",
+         &f->files.winners},
+        {ALL, "padding", "ID", "id that does not count as a lookup [-1: none]", &f->padding},
+        {STEP, "tables", "PREFIX", "read weights, states, and PREFIX.tables if it exists",
+         &f->tables},
+        {TABLES - STEP, "tables", "PREFIX", "read the weights of all tables", &f->tables},
+        {TABLES, "weight", "FILE", "[rows][dim], instead of --tables", &f->weight},
+        {STEP, "state", "FILE[,FILE]", "[rows][dim] for each per-element state", &f->state},
+        {STEP, "row-state", "FILE", "[rows], or [rows][2] if the rule has two states per row",
+         &f->row_state},
+        {STEP, "zero-states", NULL, "ignore states: start as a new table, at step 1",
+         &f->zero_states},
+        {ALL, "out", "PREFIX", "start of the names of the results", &f->out},
+        {FORWARD, "winners", "FILE", "write the winners of pooling max here", &f->files.winners},
+        {STEP, "steps", "N", "steps with the same gradient [1]", &f->steps_text},
+        {STEP, "first-step", "T", "number of the first step [1 + steps of PREFIX.tables, or 1]",
+         &f->first_text},
+        {ALL, "threads", "T", "threads of a CPU kernel [all]", &f->threads_text},
+        {STEP, "clip-global-norm", "C",
+         "scale gradients down to this norm over all rows [0: do not]", &f->global_norm_text},
+        {ALL, "no-check", NULL, "skip the check and the search for NaN", &f->no_check},
     };
     enum { COUNT = sizeof all / sizeof *all };
     _Static_assert(COUNT <= (int)OPERATION_FLAGS_MAX, "room for all flags");
     int count = 0;
     for (int i = 0; i < COUNT; i++)
-        if (all[i].of >> f->operation & 1) flags[count++] = all[i].flag;
+        if (all[i].of >> f->operation & 1)
+            flags[count++] = (struct flag){all[i].name, all[i].value, all[i].help, all[i].text};
     return count;
 }
 

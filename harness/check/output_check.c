@@ -18,19 +18,19 @@
 struct judged {
     const struct check *c;
     const struct output *o;
-    int32_t *winners;               /* of a forward, or NULL */
-    struct sparse_gradient *tables; /* [num_tables] of a gradient */
+    int32_t *winners;               /* a forward may have them; otherwise NULL */
+    struct sparse_gradient *tables; /* [num_tables], a gradient has them */
     struct row_lookup
-        *lookups; /* [index->lookups] by table and position, of an unmerged gradient */
+        *lookups; /* [index->lookups] by table and position, for an unmerged gradient */
 };
 
 /* The right output row or element. All arrays have the largest dim of the batch's tables. */
 struct expected {
-    struct row_memory row;  /* of a table */
-    float *plain;           /* of the fp32 loop */
+    struct row_memory row;  /* a row of a table */
+    float *plain;           /* the result of the fp32 loop */
     double *exact, *summed; /* the sum, and the sum of the magnitudes of all summands */
-    int32_t *winner;        /* of a max */
-    struct num *sum;        /* of gradients */
+    int32_t *winner;        /* for a max */
+    struct num *sum;        /* the sum of gradients */
     float *memory;
 };
 
@@ -119,7 +119,7 @@ static int64_t expect_row(const struct check *c, const struct feature *f, int64_
     return summands;
 }
 
-/* How far column d may be from the exact sum. */
+/* The largest error of column d. */
 static double bound_of_sum(enum dtype type, const struct expected *e, int64_t summands, int32_t d) {
     return (double)(summands + 2) * (0.5 * FLT_EPSILON) * e->summed[d] +
            (double)(summands + 2) * ldexp(1, -150) +
@@ -225,14 +225,6 @@ static void judge_entry(const struct judged *j, int32_t t, int64_t k, struct exp
 
 /* --- gradient of the per-sample weights: a part is a feature, an item a bag */
 
-/* Lookups of a bag that are not padding. */
-static int64_t bag_count(const struct batch *in, const struct feature *f, int64_t q) {
-    int64_t count = 0;
-    for (int64_t j = in->offsets[q]; j < in->offsets[q + 1]; j++)
-        count += batch_id(in, j) != f->padding_id;
-    return count;
-}
-
 /* The dot of lookup i of flat bag q: by the plain loop (*plain), and exact. */
 static struct num expect_dot(const struct check *c, int64_t q, int64_t i, struct expected *e,
                              float *plain) {
@@ -256,7 +248,9 @@ static struct num expect_dot(const struct check *c, int64_t q, int64_t i, struct
     *plain = lanes_fold(lane);
     const struct num exact = total_of(&total, dim);
     if (f->pooling != POOL_MEAN) return exact;
-    const int64_t count = bag_count(in, f, q);
+    int64_t count = 0; /* lookups of the bag that are not padding */
+    for (int64_t k = in->offsets[q]; k < in->offsets[q + 1]; k++)
+        count += batch_id(in, k) != f->padding_id;
     *plain *= 1.0f / (float)count;
     return mul(exact, rounded(1.0 / (double)count, 0));
 }

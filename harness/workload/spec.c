@@ -395,20 +395,3 @@ struct table_shape spec_table(const struct spec *s, int t) {
         .row_state = s->row_state,
         .part = {.table = t / s->column_shards - t, .column = s->tables[t].column}};
 }
-
-void spec_describe_others(const struct spec *s, char *text, size_t size) {
-    const struct {
-        enum key key;
-        int word;
-    } of[] = {{KEY_DUPLICATES, s->mean_of_duplicates}, {KEY_HYPERS, s->varied},
-              {KEY_WEIGHT_TYPE, (int)s->weight_type},  {KEY_MOMENTUM_TYPE, (int)s->momentum_type},
-              {KEY_GRAD_TYPE, (int)s->grad_type},      {KEY_ROUNDING, (int)s->rounding},
-              {KEY_ROW_STATE, (int)s->row_state}};
-    for (size_t i = 0; i < sizeof of / sizeof *of; i++)
-        if (of[i].word != (int)key_preset(of[i].key).number)
-            text_add(text, size, " %s %s", key_name(of[i].key), key_word(of[i].key, of[i].word));
-    if (s->column_shards > 1)
-        text_add(text, size, " %s %d", key_name(KEY_COLUMN_SHARDS), s->column_shards);
-    if (s->micro_batches > 1)
-        text_add(text, size, " %s %lld", key_name(KEY_MICRO_BATCHES), (long long)s->micro_batches);
-}
