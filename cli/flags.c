@@ -48,7 +48,8 @@ int flags_parse(const struct usage *u, int argc, char **argv, const char **opera
     if (operand) *operand = NULL;
     opterr = 0;
     for (int c; (c = getopt_long(argc, argv, ":h", longs, NULL)) != -1;) {
-        if (c == ':') return fail(err, "%s: %.80s lacks its value", u->command, argv[optind - 1]);
+        if (c == ':')
+            return fail(err, "%s: the value of %.80s is missing", u->command, argv[optind - 1]);
         if (c == '?') return refuse(u, argv[optind - 1], err);
         if (c == HELP) {
             help(u);

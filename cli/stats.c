@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * embfuse stats: measures the ids that a workload or a trace really has, prints the numbers, and draws them; cli/stats.gp
- * is the frame of the picture.
+ * embfuse stats: measures the ids that a workload or a trace really has, prints the numbers, and draws them;
+ * cli/stats.gp is the frame of the picture.
  */
 #include <inttypes.h>
 #include <math.h>

@@ -14,7 +14,7 @@
 
 /* The report of all steps. */
 struct step_outcome {
-    double seconds;             /* of the last step */
+    double seconds;             /* the time of the last step */
     int64_t lookups;            /* without padding */
     int64_t distinct;           /* unique rows */
     bool checked, exact, dense; /* exact: all steps */
@@ -85,15 +85,15 @@ static int step_run(const struct step_flags *f, const struct kernel *k, struct s
 
 /* --- the clip of gradients by their global norm
  *
- * Follows torch.nn.utils.clip_grad_norm_ and tf.clip_by_global_norm: the norm is over the summed gradients of all rows of all
- * tables. A fused step never has all of these at once, so a pass of the same kernel comes before it: sgd with lr -1 on
- * weights of 0, which leaves each row's summed gradient in its place. Squares and their sum are in double precision: none
- * underflows. The step then has its gradients scaled. */
+ * torch.nn.utils.clip_grad_norm_ and tf.clip_by_global_norm take the norm over the summed gradients of all rows of
+ * all tables. A fused step never has all of these at once, so a pass of the same kernel comes before it: sgd with
+ * lr -1 on weights of 0 leaves each row's summed gradient in its place. Squares and their sum are in double
+ * precision, so that none underflows. The step then scales its gradients. */
 
 struct global_norm {
-    double norm;    /* of the summed gradients of all rows, adjusted but for decay of weights */
-    double factor;  /* that scales gradients; 1 if the norm is within its limit */
-    double seconds; /* of the pass */
+    double norm;    /* over the summed gradients of all rows, adjusted but for decay of weights */
+    double factor;  /* scales gradients; 1 if the norm is within its limit */
+    double seconds; /* the time of the pass */
 };
 
 /* The rule of the pass. Decay of weights comes after clipping, so the pass has none. */

@@ -48,15 +48,15 @@ int batch_read(const struct batch_files *files, const struct description *d, boo
 int batch_read_one(const struct batch_files *files, int64_t rows, int32_t dim, enum pooling pooling,
                    int64_t padding, struct workload *out, struct error *err);
 
-/* Whether the bag of a batch that was read stands for none: offsets, which may be NULL, are [0]. Its output has no
- * rows. */
+/* True if a batch that was read has no bags: offsets, which may be NULL, are [0], and its one bag stands for none. Its
+ * output has no rows. */
 bool batch_has_no_bags(const char *offsets, const struct batch *in);
 
 struct step_inputs {
     struct description what;
-    struct workload workload; /* of one batch */
+    struct workload workload; /* it has one batch */
     struct table_set tables;
-    int64_t steps_before; /* as PREFIX.tables says; 0 without it */
+    int64_t steps_before; /* the steps that PREFIX.tables records; 0 without it */
 };
 
 /* Reads and checks all input before a kernel runs. */

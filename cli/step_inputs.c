@@ -80,7 +80,7 @@ static int read_past(const struct step_flags *f, struct step_inputs *in, struct 
     if (!f->weight)
         return table_files_past(f->tables ? f->tables : f->batch, -1, d->rules, d->num_tables,
                                 &in->steps_before, err);
-    char first[PATH_MAX]; /* file of --state, or that of --row-state */
+    char first[PATH_MAX]; /* the first file of --state, or the file of --row-state */
     snprintf(first, sizeof first, "%.*s", (int)strcspn(state, f->state ? "," : ""), state);
     return table_files_state_past(first, d->rules, &in->steps_before, err);
 }

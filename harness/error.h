@@ -27,9 +27,9 @@ int fail_memory(struct error *err, const char *format, ...) __attribute__((forma
 void text_add(char *text, size_t size, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Bytes of the UTF-8 character at the begin of a text; 0: it is none (overlong forms and surrogates are not). */
+/* Bytes of the UTF-8 character at the begin of a text; 0: there is none (overlong forms and surrogates are none). */
 int utf8_size(const char *text);
 
-/* Copies a text and writes control characters, and bytes that are no UTF-8, as \xNN. If not all of it fits, the copy ends in
- * "...". */
+/* Copies a text and writes control characters, and bytes that are no UTF-8, as \xNN. If not all of it fits, the
+ * copy ends in "...". */
 void escape_controls(const char *from, char *to, size_t size);

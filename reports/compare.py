@@ -50,7 +50,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Change:
-    """Of a number without noise."""
+    """A change of a number without noise."""
     key: tuple
     what: str
     old: float

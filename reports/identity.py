@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""What must be equal before results stand side by side: the machine, and the work behind a name. Whatever compares or
-joins results asks here.
+"""Checks what must be equal before results stand side by side: the machine, and the work behind a name. All code that
+compares or joins results calls this module.
 
 A name is for display. Samples of one workload have the same WORK and as many threads, and in each repetition the same
 batch: batches of a ring may differ in lookups.
@@ -56,7 +56,7 @@ def same_machine(first, other, why="results of several machines are not merged",
 
 # --- the work
 def values(samples, field):
-    """What the samples have of a field, as far as it is recorded."""
+    """The values of a field in the samples, as far as they are recorded."""
     return {s.fingerprint if field == "fingerprint" else s.get(field) for s in samples} - {None}
 
 
@@ -75,7 +75,7 @@ def other_work(one, other, fields=(*WORK, *BATCH)):
 
 
 def other_text(first, other, workload):
-    """The same of the texts of a workload in two results."""
+    """The first difference between the texts of a workload in two results; '' if there is none."""
     own, its = (dict(re.findall(rf" ({TEXT}) (\w+)", str(r.context.get(f"emb_workload_{workload}"))))
                 for r in (first, other))
     for key in own | its if own and its else ():
@@ -85,7 +85,7 @@ def other_text(first, other, workload):
 
 
 def same_work(first, other):
-    """Of workloads that are in both results."""
+    """Refuses two results whose workloads of one name are different work."""
     both = {}
     for r in (first, other):
         for s in r.series:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What the programs of reports/ and of extras share: arguments, errors of one line, progress, and
+"""Shared by the programs of reports/ and of extras: arguments, errors of one line, progress, and
 files that are whole or not there."""
 import argparse
 import contextlib
@@ -70,14 +70,14 @@ def fact(path, key):
 
 
 def cpu_model():
-    """What kind of CPU this machine has, as bench names it in emb_cpu_model."""
+    """The model of this machine's CPU, as bench names it in emb_cpu_model."""
     keys = ("vendor_id", "cpu family", "model", "CPU implementer", "CPU part")  # the last two are of Arm
     known = {k.removeprefix("cpu ").removeprefix("CPU "): fact("/proc/cpuinfo", k) for k in keys}
     return ", ".join(f"{k} {v}".removeprefix("vendor_id ") for k, v in known.items() if v)
 
 
 def read_lines(path, study, take):
-    """Calls take() with every line of JSON that the program of a study prints; it raises KeyError, TypeError or ValueError if the
+    """Calls take() with every line of JSON that a study's program prints; it raises KeyError, TypeError or ValueError if the
     line is incomplete."""
     lines = Path(path).read_text(encoding="utf-8").splitlines()
     for n, line in enumerate(lines, 1):

@@ -70,7 +70,7 @@ class Kernel:
 
 
 def operation_text(rule, mode="cold"):
-    """What a kernel did, for titles."""
+    """The operation of a kernel, for titles."""
     others = {FORWARD: "Embedding forward", GRADIENT: "Gradient as rows and values",
               WEIGHT_GRAD: "Gradient of per-sample weights"}
     return others.get(rule, "Embedding " + "forward + " * (mode == ITERATION) + f"backward + {rule}")
@@ -315,7 +315,7 @@ class Result:
         return f"cut short: {cut}" if cut else ""
 
     def doubts(self):
-        """Both as lines. Whatever is made of a result says them."""
+        """cut_short() and caution() as lines, which every report of a result prints."""
         return [line for line in (self.cut_short(), self.caution()) if line]
 
     def doubt(self):

@@ -42,7 +42,7 @@ def mann_whitney(a, b):
 
 
 def told_apart(a, b):
-    """Whether two kernels of a run differ. Their ranges must not overlap if there are fewer than 4 samples each, or no
+    """True if two kernels of a run differ. Their ranges must not overlap if there are fewer than 4 samples each, or no
     SciPy."""
     if max(a) < min(b) or max(b) < min(a):
         return True
@@ -54,7 +54,7 @@ def told_apart(a, b):
 
 @dataclass(frozen=True)
 class Effect:
-    """How new times differ from old ones."""
+    """The difference between new times and old ones."""
     ratio: float  # of the medians, new / old
     low: float    # a bootstrap interval of the ratio
     high: float

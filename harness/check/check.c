@@ -164,7 +164,7 @@ static void describe_element(const struct finding *f, enum verdict verdict, char
             value, verdict == NO_VALUE ? "" : ", or rounding decides between branches of the rule");
 }
 
-/* Which verdict the message of a result is about. */
+/* The verdict that the message of a result describes. */
 static enum verdict verdict_of(const struct check_result *r) {
     return r->unseen      ? UNSEEN
            : r->wrong     ? WRONG

@@ -47,8 +47,8 @@ struct check {
     int64_t step;                  /* t >= 1 */
     row_before before;
     const void *before_ctx;
-    const struct table *after; /* [num_tables] in host memory; if NULL, */
-    rows_fetch fetch;          /* copies the tables, one block of rows at a time */
+    const struct table *after; /* [num_tables] in host memory, or NULL: fetch() copies their rows */
+    rows_fetch fetch;
     const void *fetch_ctx;
     bool exact;      /* sums are exact, see batch_sums_exact() */
     bool dense;      /* the kernel has the trait DENSE_STEP */
@@ -67,9 +67,9 @@ struct check_result {
     int64_t undecided; /* rows without a bound: ok is false, and no kernel is to blame */
     bool no_value;     /* an undecided row has a NaN or an infinity */
     double worst;      /* largest |error| / bound of a touched element; > 1 is wrong */
-    char message
-        [400]; /* why ok is false, or "": the first wrong row; if there is none, one without a
-                          value; if there is none, one that is undecided */
+    /* Why ok is false, or "": the first wrong row, else the first without a value, else the first
+     * undecided one. */
+    char message[400];
 };
 
 /* Adds the findings of a part to the whole. */

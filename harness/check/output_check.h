@@ -24,8 +24,7 @@ struct output {
     size_t bytes;     /* may be more than this batch takes */
     int filled;       /* every byte of it before the kernel ran */
     bool merged;      /* a gradient: the kernel has the trait MERGED */
-    bool
-        in_parts; /* a forward: sums of partial sums, only within the rounding errors of any order */
+    bool in_parts; /* a forward's sums are sums of partial sums: any order of additions is right */
 };
 
 /* Reads c->in, and for a gradient c->index and c->exact, for the other operations c->before. `wrong` counts output

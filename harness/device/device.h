@@ -112,8 +112,8 @@ int device_tables_get_rows(const struct device_tables *d, int32_t t, int64_t beg
 /* One step or, with a forward, one iteration. steps, io, scratch and output are device memory. */
 struct device_job {
     const struct kernel *kernel;
-    const struct kernel *forward; /* of an iteration, otherwise NULL; has no plan and no scratch */
-    const struct batch *in;       /* of a device_batch */
+    const struct kernel *forward; /* only in an iteration; it has no plan and no scratch */
+    const struct batch *in;       /* device_batch.batch */
     const struct rule_step *steps;
     const struct table *io;
     bool planned;           /* device_plan() was called: device_run() leaves the plan out */
@@ -148,8 +148,8 @@ struct device_times {
 int device_time(const struct device_job *job, enum timing timing, struct device_times *out,
                 struct error *err);
 
-/* Captures the step and its plan, or the whole iteration, into a CUDA graph, counts the nodes of the graph, and replays it
- * `replays` times. */
+/* Captures the step and its plan, or the whole iteration, into a CUDA graph, counts the nodes of the graph, and
+ * replays it `replays` times. */
 struct device_graph {
     int kernels, memsets, copies;
 };

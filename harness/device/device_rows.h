@@ -24,7 +24,7 @@ struct row_block {
     int64_t array_stride, message_stride; /* bytes from row to row */
 };
 
-/* Enqueues the moves on a stream. Blocks of one call write different bytes. element: bytes, 1, 2 or 4; what is added has 4.
+/* Enqueues the moves on a stream. Blocks of one call write different bytes. element: bytes, 1, 2 or 4; ROWS_ADD has 4.
  * list: has room for the blocks, grows, and belongs to this stream until the caller has waited for it. */
 int device_rows_move(void *stream, struct device_buffer *list, const struct row_block *blocks,
                      int32_t count, int64_t element, struct error *err);

@@ -132,7 +132,7 @@ void ceiling_close(struct ceiling_probe *p) {
     memset(p, 0, sizeof *p);
 }
 
-/* How a ceiling is tried once, and on which part of its rows. */
+/* One try of a ceiling: a hint, and a part of the rows. */
 struct try {
     struct ceiling_hint hint;
     int part, parts;

@@ -42,20 +42,17 @@ struct ceiling_probe {
     int64_t last_level_cache; /* bytes, of all last-level caches that the threads can use */
     struct buffer from, to;   /* of the copy */
     int64_t *rows;            /* [num_rows] distinct rows in random order */
-    int64_t *
-        ascending; /* [num_rows] others, in ascending order; NULL: num_rows is more than half of the table */
+    int64_t *ascending;       /* [num_rows] others, ascending; NULL: the table is too small */
     int64_t num_rows;
-    int32_t dim;        /* of gradient rows */
-    float *table;       /* the ceiling of rows visits its rows; they keep their bits */
-    int32_t row_floats; /* floats that fit into the bytes of one of its rows */
-    const float *
-        from_rows; /* not owned; gradients, or the rows of a forward; as floats, whatever the type */
-    int32_t gather_floats; /* of one of its rows */
-    int64_t *gather;       /* [num_gathered] first floats of the rows of lookups */
-    int64_t num_gathered;  /* 0: the table has no lookups */
-    struct ceiling_hint rmw_hint[CEILING_HINTS],
-        gather_hint
-            [CEILING_HINTS]; /* the fastest of all; of rows: in random, and in ascending order */
+    int32_t dim;            /* columns of gradient rows */
+    float *table;           /* the ceiling of rows visits its rows; they keep their bits */
+    int32_t row_floats;     /* floats that fit into the bytes of a row of the table */
+    const float *from_rows; /* not owned: gradients or table rows, as floats of any type */
+    int32_t gather_floats;  /* floats in a row of from_rows */
+    int64_t *gather;        /* [num_gathered] first floats of the rows of lookups */
+    int64_t num_gathered;   /* 0: the table has no lookups */
+    /* The fastest ways. rmw_hint: [0] in random order, [1] in ascending order. */
+    struct ceiling_hint rmw_hint[CEILING_HINTS], gather_hint[CEILING_HINTS];
 };
 
 /* Probes table t of the batch with these weights, and what the operation gathers for the table's
@@ -69,7 +66,8 @@ void ceiling_close(struct ceiling_probe *p);
 /* Takes about 45 ms and evicts the caches. */
 struct ceiling ceiling_measure(const struct ceiling_probe *p);
 
-/* Cache lines that a thread has in flight on average at the ceiling of random rows, by Little's law; 0: not measured. */
+/* Mean number of cache lines that a thread has in flight at the ceiling of random rows (Little's law); 0: not
+ * measured. */
 double ceiling_lines_in_flight(const struct ceiling *c, int threads);
 
 void ceiling_flush_caches(const struct ceiling_probe *p);

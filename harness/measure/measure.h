@@ -57,7 +57,7 @@ struct measure {
     struct row_index index[RING_MAX];
     struct id_stats stats[RING_MAX];
     struct traffic traffic[RING_MAX];
-    struct traffic forward_traffic[RING_MAX]; /* of the forward of an iteration */
+    struct traffic forward_traffic[RING_MAX]; /* for the forward of an iteration */
     bool exact[RING_MAX];                     /* results are compared bit for bit */
     struct right_block *right[RING_MAX];      /* by the checks of each batch */
     /* [2] by enum backend, or NULL: times need ceilings measured beside the samples. A caller that only checks sets it
@@ -67,8 +67,8 @@ struct measure {
     struct {
         struct place *place;          /* NULL: not open */
         struct place_scratch scratch; /* resident, large enough for every admitted kernel */
-        struct place_scratch output;  /* of iterations and of all operations but steps */
-        const struct kernel *forward; /* of iterations; NULL: none admitted yet */
+        struct place_scratch output;  /* written by iterations and by all operations but steps */
+        const struct kernel *forward; /* runs in iterations; NULL: none admitted yet */
         struct held_ceiling ceiling;
     } at[2]; /* by enum backend */
 };

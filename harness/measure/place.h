@@ -49,7 +49,7 @@ struct place_scratch {
  * run of a step on the same batch. */
 struct place_job {
     const struct kernel *kernel;
-    const struct kernel *forward; /* of an iteration, otherwise NULL; has no plan and no scratch */
+    const struct kernel *forward; /* only in an iteration; it has no plan and no scratch */
     int batch;
     const struct rule_step *steps; /* [num_tables] in host memory */
     struct place_scratch *scratch;
@@ -61,8 +61,7 @@ struct place_job {
 
 /* The memory and the launches of a step, as far as the place can tell. */
 struct step_parts {
-    int64_t
-        appeared; /* bytes of memory that appeared during a run, scratch included; -1: unknown */
+    int64_t appeared; /* bytes of memory that appeared in a run, with its scratch; -1: unknown */
     struct device_graph graph; /* all 0 on the host */
 };
 
@@ -76,12 +75,12 @@ struct place_counter {
 struct step_times {
     double seconds; /* the whole step or iteration */
     double forward; /* part of an iteration; 0: a step */
-    double plan;    /* the kernel's plan, outside the step but part of an iteration; 0: it
-                                    has none. A device times the parts of an iteration as it times stages */
-    double stage[STAGE_COUNT]; /* parts of the step; 0: no such stage. A device times them in a
-                                    separate run, because events inside the step lengthen it */
-    double replay; /* of a device: the same step or iteration once more, launched as a CUDA graph */
-    struct device_clocks clocks; /* of a device, right after the step */
+    double plan; /* the kernel's plan, outside the step but part of an iteration; 0: it has none */
+    /* Parts of the step; 0: no such stage. A device times stages, and the parts of an iteration, in a separate run,
+     * because events inside the step lengthen it. */
+    double stage[STAGE_COUNT];
+    double replay;               /* a device repeats the same as a CUDA graph; 0 on the host */
+    struct device_clocks clocks; /* a device's clocks right after the step */
     int num_counters;
     const struct place_counter *counters; /* [num_counters] until the next call */
     bool disturbed; /* waiting for a CPU on the host, or a moving clock or ceiling on the device,

@@ -26,11 +26,11 @@ int runner_output_open(struct place *p, const struct place_setup *setup, enum op
  * err if the kernel's stages end in a wrong order; or -1. */
 int runner_step(struct place *p, const struct place_job *job, int fill, struct error *err);
 
-/* Judges the result of runner_step(): after a step the rows; after an iteration the output and the
+/* Checks the result of runner_step(): after a step the rows; after an iteration the output and the
  * rows; after another operation the output, and that all rows kept their bits. The caller fills c, except
- * `after`, `fetch`, `dense` and `per_lookup`, which come from the place and the kernel. All steps of a batch may share c.right, and
- * so may all other operations. Returns 0 if the result is right; 1 with
- * the error in out->message if it is wrong; -1 with the reason in err if it cannot be judged. */
+ * `after`, `fetch`, `dense` and `per_lookup`, which come from the place and the kernel. All steps of a batch
+ * may share c.right, and so may all other operations. Returns 0 if the result is right; 1 with the error in
+ * out->message if it is wrong; -1 with the reason in err if it cannot be judged. */
 int runner_check(struct place *p, const struct place_job *job, struct check c,
                  struct check_result *out, struct error *err);
 

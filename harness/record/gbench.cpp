@@ -72,8 +72,8 @@ class Driver : Journal {
     const struct bench_places *own_places; /* NULL: one process */
     struct device_facts facts = {};        /* of the device if with_device */
     bool with_device = false;
-    double alpha = NAN;          /* of the workload that is measured */
-    struct ceiling once[2] = {}; /* the ceilings of a smoke run by enum backend */
+    double alpha = NAN;          /* the exponent of the measured workload */
+    struct ceiling once[2] = {}; /* by enum backend: a smoke run measures ceilings once */
     struct {
         struct table_set set = {};
         int of = -1; /* the workload, -1: none */
@@ -81,8 +81,8 @@ class Driver : Journal {
     } kept; /* tables of the host, for a next workload with the same ones */
 
     /* Reports what could not run: a kernel, or all kernels of a place. If the device is lost, the
-     * driver runs no more device kernels. It cannot check those of this workload again, so their
-     * samples do not count. */
+     * driver runs no more device kernels. It cannot check the device kernels of this workload again, so
+     * their samples do not count. */
     void failed(const std::string &workload, const char *what, enum backend place,
                 const struct error &err) {
         if (place == ON_HOST || !device_lost()) return refuse(workload, what, err.text);

@@ -17,7 +17,7 @@
  * states. */
 struct subject {
     enum operation operation;
-    enum rule_kind rule; /* of OP_STEP; otherwise sgd */
+    enum rule_kind rule; /* the rule of a step; otherwise sgd */
 };
 enum { SUBJECTS_MAX = RULE_COUNT + OPERATIONS - 1 };
 struct subject_list {
@@ -34,8 +34,8 @@ struct options {
     const char *trace;  /* blank-separated traces, "": none */
     const char *out;    /* folder of the result */
     struct spec_overrides axes;
-    const char *rule, *mode, *place; /* as given */
-    regex_t pattern;                 /* of filter */
+    const char *rule, *mode, *place; /* the texts as given */
+    regex_t pattern;                 /* the compiled filter */
     struct subject_list subjects;    /* none: a step by the rule of the spec */
     unsigned modes;                  /* bits 1 << enum cache_mode */
     unsigned places;                 /* bits 1 << enum backend */

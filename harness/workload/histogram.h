@@ -24,10 +24,9 @@ const double *histogram_shares(enum ids_kind kind);
 
 struct histogram_plan {
     int64_t table_rows;
-    int64_t rows; /* distinct rows that the batch hits */
-    int64_t hot;  /* rows in bins above 32 hits: planned rows 0 .. hot-1 */
-    int64_t
-        *first; /* [rows + 1]: planned row r takes lookups first[r] .. first[r+1]-1 of the plan */
+    int64_t rows;   /* distinct rows that the batch hits */
+    int64_t hot;    /* rows in bins above 32 hits: planned rows 0 .. hot-1 */
+    int64_t *first; /* [rows + 1]: row r takes lookups first[r] .. first[r+1]-1 of the plan */
 };
 
 /* Plans n lookups, as a pure function of the arguments. Fails if the table has too few rows. */

@@ -18,7 +18,7 @@ struct trace {
     int64_t *ids;     /* [lookups] */
 };
 
-/* Has the path, or the first of a list joined by commas, the name of a trace? */
+/* True if the path, or the first of a list joined by commas, is named like a trace. */
 bool trace_is_named(const char *path);
 
 /* Reads one of

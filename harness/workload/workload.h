@@ -71,7 +71,7 @@ int64_t workload_bytes(const struct spec *spec, int ring);
  * fields. */
 void batch_derive(struct batch *in, struct table_shape *tables, struct feature *features);
 
-/* The two parts of batch_derive(): the first counts the lookups of each feature, the second derives all else from them. */
+/* The two parts of batch_derive(): one counts the lookups of each feature, the other derives all else from them. */
 void batch_count(const struct batch *in, struct feature *features);
 void batch_derive_counted(struct batch *in, struct table_shape *tables, struct feature *features);
 
