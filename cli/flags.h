@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "harness/error.h"
+#include "harness/workload/spec.h"
 
 struct flag {
     const char *name;  /* without the dashes */
@@ -33,3 +34,8 @@ int flag_whole(const char *name, const char *text, int64_t least, int64_t most, 
 
 /* Fails if the flag is missing or empty. */
 int flag_required(const char *name, const char *text, struct error *err);
+
+/* Returns the workload of that name (--workload); name NULL: the only one. NULL: err, which lists the
+ * names. */
+const struct spec *spec_pick(const struct spec_list *list, const char *path, const char *name,
+                             struct error *err);

@@ -10,7 +10,6 @@
 #include "cli/cli.h"
 #include "cli/description.h"
 #include "cli/flags.h"
-#include "cli/source.h"
 #include "cli/table_files.h"
 #include "harness/workload/regular_file.h"
 

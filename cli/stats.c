@@ -14,7 +14,6 @@
 #include "cli/json.h"
 #include "cli/outputs.h"
 #include "cli/plot.h"
-#include "cli/source.h"
 #include "harness/workload/id_stats.h"
 #include "harness/workload/trace.h"
 #include "harness/workload/workload.h"
