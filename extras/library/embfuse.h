@@ -327,53 +327,38 @@ EMBFUSE_API int embfuse_monitor_rows(const struct embfuse_model *model, int32_t 
                                      const struct embfuse_watched_row **rows, int64_t *count,
                                      int64_t *first, struct embfuse_error *why);
 
-/* --- state: a training in files, to go on with later
+/* --- state: a training in a file, to go on with later
  *
  * A state is all that the next steps depend on: weights, states of the rules (with the counters of rows
  * that some rules keep there), steps, hyper-parameters, and the seed of stochastic rounding. So a
  * training that is saved and loaded goes on with the same bits, with any number of threads if its kernel
- * has the same bits for all of them. extras/library/README.md has the format: .npy files, and a text with their
- * checksums.
+ * has the same bits for all of them. The file is a safetensors file; extras/library/README.md has the format.
  *
  * Not in it: options of the model and its features, which the program gives again; schedules, which have
  * no state; figures of the monitor; and what is the caller's: averages, counters of admission, the
- * position in the data. Save those in files whose names have the number of steps, before embfuse_save(),
- * and keep those of the last two saves. After a load, embfuse_get_steps() says which files belong to it. */
+ * position in the data. Give all files of a save a name with the number of steps, save the state last,
+ * and keep those of the last two saves. */
 
-/* Saves the model to a directory, which is created if the folder above it is there. It gets a folder of
- * its own, state-00000001, then state-00000002 ..., and the two newest ones stay. A crash or a loss of
- * power at any moment leaves the states that were there, or also the new one, all whole: files are
- * written under a temporary name, synced, and renamed, and the directory is synced (fsync). That takes as
- * long as the disk takes to write everything. Memory of the library: 4 MiB, or one row. Two saves to one
- * directory at once: the second is refused, where the file system has locks. On a device, wait for the
- * streams of the model's steps first. A directory is for one model: it has no state that the model could
- * not load, and models of the same tables take different directories.
+/* Saves the model to a file, whose folder exists. A crash or a loss of power at any moment leaves the file
+ * that was there or the new one, whole: PATH.part is written, synced (fsync) and renamed, and the folder is
+ * synced. That takes as long as the disk takes to write everything. Memory of the library: 4 MiB, or one
+ * row. Two saves to one file at once: the second is refused, where the file system has locks. On a device,
+ * wait for the streams of the model's steps first. A save replaces nothing but a state that the model could load.
  * Errors: INVALID (an array is not bound), FILE_ERROR (nothing is saved, and what was there stays as it
- * was), REFUSED (the directory has a state of other tables or of a newer format; or more than about 60,000
- * tables, too many for a manifest), NO_MEMORY, DEVICE_ERROR. */
-EMBFUSE_API int embfuse_save(const struct embfuse_model *model, const char *directory,
+ * was; or the new file is there, and only its folder could not be synced: `why` says so), REFUSED (the path
+ * names a state of another model or version, or a folder; or the model has too many tables for a header of
+ * 100 MB), NO_MEMORY, DEVICE_ERROR. */
+EMBFUSE_API int embfuse_save(const struct embfuse_model *model, const char *path,
                              struct embfuse_error *why);
 
-struct embfuse_loaded {
-    size_t size;         /* sizeof(struct embfuse_loaded), set by the caller */
-    int64_t number;      /* of the state that was loaded: state-00000007 has 7 */
-    int32_t passed_over; /* newer states, which are damaged; 0: the newest was loaded */
-    int32_t reserved;
-    char damage[512]; /* what is wrong with the newest of those; "" */
-};
-
-/* Loads the newest whole state of a directory into a model with the same tables; all arrays are bound. A
- * damaged state is passed over, and `loaded`, which may be NULL, tells of it; one that cannot be read (no
- * permission, a disk that fails) is an error. First all files are
- * verified with their checksums, then they are read again into the arrays: if they change in between, or
- * the disk fails, `why` says that the arrays are half read; after every other error nothing has changed,
- * unless it is a DEVICE_ERROR. The saved hyper-parameters, steps and seed replace those of the model. On
- * a device, wait for the streams of the model's work first.
- * Errors: INVALID (an array is not bound), FILE_ERROR (no whole state, or one cannot be read), REFUSED (the newest whole state
- * has other tables: rows, dim, rule, types or rounding; or it is of a newer format), NO_MEMORY,
- * DEVICE_ERROR. */
-EMBFUSE_API int embfuse_load(struct embfuse_model *model, const char *directory,
-                             struct embfuse_loaded *loaded, struct embfuse_error *why);
+/* Loads a file into a model with the same tables; all arrays are bound. The saved hyper-parameters, steps
+ * and seed replace those of the model. First the file is verified with its checksums, then it is read
+ * again into the arrays: if it changes in between, or the disk fails, `why` says that the arrays are half
+ * read. On a device, wait for the streams of the model's work first.
+ * Errors: INVALID (an array is not bound), FILE_ERROR (the file is damaged or cannot be read), REFUSED (it has
+ * other tables: rows, dim, rule, types or rounding; or it is of another version), NO_MEMORY, DEVICE_ERROR. */
+EMBFUSE_API int embfuse_load(struct embfuse_model *model, const char *path,
+                             struct embfuse_error *why);
 
 /* --- averages of weights: SWA and EMA, of arrays on the host
  *

@@ -19,7 +19,8 @@ own       := $(patsubst %.c,$(B)/%.o,$(filter-out extras/library/command_%,$(wil
 frozen    := $(patsubst %.c,$(B)/%.o,$(wildcard extras/library/frozen/*.c))
 others    := $(harness:%.c=$(B)/%.o) $(frozen)
 # What a program that links the static library needs beside it.
-libraries := $(strip -fopenmp -lxxhash -lm)
+libraries := $(strip -fopenmp -lxxhash -ljansson -lm)
+packages_library := $(packages_bench) libjansson-dev
 
 $(B)/extras/library/needed.a: $(filter-out $(B)/harness/program.o,$(others))
 	@mkdir -p $(@D) && rm -f $@
@@ -69,9 +70,13 @@ install: $(if $(CUDA_BUILD),cuda library-cuda,all library)
 	$(call filled,extras/library/embfuse-config.cmake.in,$(to_lib)/cmake/embfuse/embfuse-config.cmake)
 	$(call filled,extras/library/embfuse-config-version.cmake.in,$(to_lib)/cmake/embfuse/embfuse-config-version.cmake)
 
-# The same objects without kernels and harness, which programs and tests of the suite link as they are.
+# The same objects without kernels and harness, which programs and tests of the suite link as they are. Saved states are
+# apart: who links them links -ljansson.
 library_a := $(B)/extras/library/library.a
-$(library_a): $(own) $(frozen)
+state_a   := $(B)/extras/library/state.a
+state     := $(filter $(B)/extras/library/state_%,$(own))
+$(library_a): $(filter-out $(state),$(own)) $(frozen)
+$(state_a): $(state)
 $(B)/extras/library/status.o: $(B)/build_info.h
 $(B)/extras/library/command_monitor.o: $(B)/extras/library/monitor.gp.h
 $(foreach d,$(B) $(C) $(E) $(P),$d/embfuse): $(library_a)
@@ -99,13 +104,16 @@ overhead: $(B)/extras/library/study/overhead
 	@$<
 
 # --- tests
-packages_test-library := $(packages_test) pkg-config cmake
-packages_ci     += pkg-config cmake
+packages_test-library  := $(packages_test) libjansson-dev pkg-config cmake
+libraries_test-library := $(libraries_test) jansson.h:jansson
+packages_ci     += libjansson-dev pkg-config cmake
+libraries_ci    += jansson.h:jansson
 programs_ci     += pkg-config cmake
 needs_library   := library $(B)/embfuse $(B)/examples/dlrm
 wrapped_library := pread pwrite fsync renameat
 $(eval $(call suite_rule,library))
-$(B)/extras/library/tests/tests: $(library_a)
+$(B)/extras/library/tests/tests: LDLIBS += -ljansson
+$(B)/extras/library/tests/tests: $(state_a) $(library_a)
 fuzz_sources_frozen := $(fuzz_sources_npy) extras/library/frozen/frozen.c
 fuzz_sources_state  := $(fuzz_sources_spec) harness/memory.c harness/workload/npy.c harness/workload/tables.c \
-                       harness/workload/row_index.c extras/library/state_text.c
+                       harness/workload/row_index.c extras/library/state_header.c extras/library/state_file.c -ljansson

@@ -262,15 +262,13 @@ static void name_states(const struct rule_info *info, int a, char *text, size_t 
 
 int embfuse_array_info(const struct embfuse_model *m, int32_t table, int32_t array,
                        struct embfuse_array *out, struct embfuse_error *why) {
-    static const char *const names[TABLE_ARRAYS] = {"weight", "row_state", "state.0", "state.1",
-                                                    "state.2"};
     if (!out) return said(why, EMBFUSE_INVALID, "out is NULL");
     const int a = array_of(m, table, array);
     if (a < 0) return no_array(m, table, array, why);
     const struct table_shape *t = &m->shapes[table];
     const enum dtype type = table_array_type(t, a);
     const int64_t width = table_array_width(t, a);
-    *out = (struct embfuse_array){.name = names[a],
+    *out = (struct embfuse_array){.name = array_name(a),
                                   .type = (int32_t)type,
                                   .width = (int32_t)width,
                                   .row_bytes = width * dtype_bytes(type)};

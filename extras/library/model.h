@@ -11,7 +11,7 @@
  *     average.c    SWA and EMA
  *     admission.c  which ids train
  *     monitor.c    what steps do to rows
- *     state.h      save and load: state_*.c
+ *     state.h      save and load: state_*.c, with libjansson
  *     frozen.c     frozen tables, which need no model
  *     status.c     statuses and versions
  */
@@ -77,6 +77,12 @@ int no_table(int32_t table, struct embfuse_error *why);
 
 /* Array number `array` of the caller as enum table_array; -1: the table has no such array. */
 int array_of(const struct embfuse_model *m, int32_t table, int32_t array);
+
+/* The name of an enum table_array. */
+static inline const char *array_name(int array) {
+    static const char *const names[] = {"weight", "row_state", "state.0", "state.1", "state.2"};
+    return names[array];
+}
 
 /* embfuse_set() within a call. */
 int set_hyper(struct embfuse_model *m, int32_t table, const char *name, double value,

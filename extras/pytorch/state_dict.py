@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: MIT
 """Moves a training between libembfuse and PyTorch: the weights, and the state_dict of an optimizer.
 
-    state_dict.py to-torch DIRECTORY FILE.pt                  a directory of embfuse_save()
-    state_dict.py from-torch FILE.pt DIRECTORY --optimizer SparseAdam
+    state_dict.py to-torch MODEL.safetensors FILE.pt          a file of embfuse_save()
+    state_dict.py from-torch FILE.pt MODEL.safetensors --optimizer SparseAdam
 
 FILE.pt is {"model": {name: weights of a table}, "optimizer": optimizer.state_dict()}, tables in the order of the
 optimizer's parameters. to-torch names them embeddings.0.weight, embeddings.1.weight ..., as a torch.nn.ModuleList
@@ -15,8 +15,8 @@ load_state_dict() of PyTorch casts the states to the type of the weights. A rule
 dense gradients torch.optim moves all rows, and so do its momentum and weight decay.
 """
 import argparse
+import json
 import os
-import re
 import sys
 
 import numpy as np
@@ -65,30 +65,24 @@ def model_of(tables, **options):
 
 # --- from libembfuse
 
-def tables_of(directory):
-    """The tables of the newest state whose manifest can be read; embfuse_load() checks the rest."""
-    states = [x for x in os.listdir(directory) if re.fullmatch(r"state-\d{8,}", x)]
-    numbers = {"fp32": constant.FP32, "bf16": constant.BF16, "fp16": constant.FP16}
-    for state in sorted(states, key=lambda x: int(x[6:]), reverse=True):
-        try:
-            with open(os.path.join(directory, state, "manifest"), encoding="ascii") as file:
-                lines = [line.partition("#")[0].split() for line in file]
-            found = [dict(zip(x[1::2], x[2::2])) for x in lines if x[:1] == ["table"]]
-            if not lines[-1][0] == "end" or not found:
-                continue
-        except (OSError, UnicodeDecodeError, IndexError):
-            continue
-        for t, table in enumerate(found):
-            kind = table.get("weight_type", "fp32")
+def tables_of(path):
+    """The tables of a saved state; embfuse_load() checks the rest."""
+    types = {"F32": constant.FP32, "BF16": constant.BF16, "F16": constant.FP16}
+    try:
+        with open(path, "rb") as file:
+            header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
+        tables = json.loads(header["__metadata__"]["embfuse"])["tables"]
+        arrays = [[header.get(f"table.{t}.{name}") for name in ("weight", "state.0")] for t in range(len(tables))]
+        for t, (table, (weight, _)) in enumerate(zip(tables, arrays)):
             if table["rule"] not in RULES:
                 raise Refused(f"table {t}: rule {table['rule']} is no optimizer of torch.optim; known: {', '.join(RULES)}")
-            if kind not in numbers:
-                raise Refused(f"table {t}: weights are {kind}, which this script does not take")
-        return [{"rows": int(x["rows"]), "dim": int(x["dim"]), "rule": x["rule"],
-                 "weight_type": numbers[x.get("weight_type", "fp32")],
-                 "momentum_type": numbers[x.get("momentum_type", "fp32")],
-                 "rounding": constant[x.get("rounding", "nearest").upper()]} for x in found]
-    raise Refused(f"{directory}: there is no state with a manifest")
+            if weight["dtype"] not in types:
+                raise Refused(f"table {t}: weights are {weight['dtype']}, which this script does not take")
+        return [{"rows": weight["shape"][0], "dim": weight["shape"][1], "rule": table["rule"],
+                 "weight_type": types[weight["dtype"]], "momentum_type": types[state["dtype"]] if state else constant.FP32,
+                 "rounding": constant[table["rounding"].upper()]} for table, (weight, state) in zip(tables, arrays)]
+    except (ValueError, KeyError, TypeError, IndexError, OverflowError, MemoryError) as e:
+        raise Refused(f"{path}: not a file of embfuse_save(): {e}") from None
 
 
 def get(model, table, name):
@@ -127,14 +121,11 @@ def arguments_of(model, table, rule):
     return optimizer, found
 
 
-def to_torch(directory):
+def to_torch(path):
     """(class of torch.optim, [weights], its state_dict). Tables with the same hyper-parameters share a group."""
-    tables = tables_of(directory)
+    tables = tables_of(path)
     model, arrays = model_of(tables)
-    loaded = embfuse.new("loaded")
-    model.call("load", os.fsencode(directory), loaded)
-    if loaded.passed_over:
-        print(f"state-{loaded.number:08d} is loaded; newer ones are damaged: {loaded.damage.decode()}", file=sys.stderr)
+    model.call("load", os.fsencode(path))
     weights = [torch.nn.Parameter(a[0]) for a in arrays]
     kinds, groups = set(), []
     for t, table in enumerate(tables):
@@ -174,8 +165,8 @@ def rule_of(kind, group):
     return rules[0]
 
 
-def from_torch(kind, weights, state_dict, directory, rounding="nearest", seed=0):
-    """Saves [weights] and the state_dict of an optimizer of that class to a directory."""
+def from_torch(kind, weights, state_dict, path, rounding="nearest", seed=0):
+    """Saves [weights] and the state_dict of an optimizer of that class to a file."""
     group_of = {p: g for g in state_dict["param_groups"] for p in g["params"]}
     if sorted(group_of) != list(range(len(weights))):
         raise Refused(f"the optimizer has {len(group_of)} parameters, but there are {len(weights)} tables of weights")
@@ -204,33 +195,33 @@ def from_torch(kind, weights, state_dict, directory, rounding="nearest", seed=0)
         if kind == "AdamW":
             model.set("decoupled_weight_decay", 1, t)
         model.set_steps(int(state.get("step", 0)), t)
-    model.call("save", os.fsencode(directory))
+    model.call("save", os.fsencode(path))
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.partition("\n\n")[0])
     commands = parser.add_subparsers(dest="command", required=True)
     out = commands.add_parser("to-torch")
-    out.add_argument("directory")
+    out.add_argument("model")
     out.add_argument("file")
     into = commands.add_parser("from-torch")
     into.add_argument("file")
-    into.add_argument("directory")
+    into.add_argument("model")
     into.add_argument("--optimizer", required=True, help="the class: SGD, Adagrad, Adam, AdamW or SparseAdam")
     into.add_argument("--rounding", default="nearest", choices=("nearest", "stochastic"))
     into.add_argument("--seed", type=int, default=0, help="of stochastic rounding")
     args = parser.parse_args()
     try:
         if args.command == "to-torch":
-            kind, weights, optimizer = to_torch(args.directory)
+            kind, weights, optimizer = to_torch(args.model)
             torch.save({"model": {f"embeddings.{t}.weight": w for t, w in enumerate(weights)}, "optimizer": optimizer},
                        args.file)
             print(f"{args.file}: {len(weights)} tables for torch.optim.{kind}")
         else:
             there = torch.load(args.file)
-            from_torch(args.optimizer, list(there["model"].values()), there["optimizer"], args.directory, args.rounding,
+            from_torch(args.optimizer, list(there["model"].values()), there["optimizer"], args.model, args.rounding,
                        args.seed)
-            print(f"{args.directory}: {len(there['model'])} tables of torch.optim.{args.optimizer}")
+            print(f"{args.model}: {len(there['model'])} tables of torch.optim.{args.optimizer}")
     except (Refused, embfuse.Error, OSError) as e:
         sys.exit(f"state_dict.py: {e}")
 

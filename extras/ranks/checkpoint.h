@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT
  *
- * Sharded tables in the files of embfuse_save(): whole tables, as one process writes them
- * (extras/library/README.md). So neither the number of ranks nor the sharding matters: any of them, and
- * embfuse_load(), read what any of them has written.
+ * Sharded tables in the file of embfuse_save(): whole tables, as one process writes them (extras/library/README.md). So
+ * neither the number of ranks nor the sharding matters: any of them, and embfuse_load(), read what any of them has
+ * written.
  *
  * A save. Rank 0 gathers the rows, a chunk at a time, and writes and commits them by the library's own functions. A
- * rank that fails or dies before the commit leaves the states that were there.
+ * rank that fails or dies before the commit leaves the file that was there.
  *
- * A load. Rank 0 finds the newest state whose files are whole. Then every rank reads its rows alone. No rank compares
- * a checksum that time: a file that changes between the two is not noticed. Rows that lie apart in a file
- * (row-modulo, column) cost a system call each.
+ * A load. Rank 0 verifies the file. Then every rank reads its rows alone, without checksums: a file that changes in
+ * place between the two is not noticed; one that is replaced is. Rows that lie apart in a file (row-modulo, column) are
+ * read with what lies between them.
  *
  * So one rank writes all bytes of a state, and reads them before a load. All ranks see one file system. Memory: 4 MiB,
  * or a row.
@@ -23,13 +23,14 @@
 
 /* A state that is loaded. */
 struct checkpoint {
-    char folder[PATH_MAX];
+    struct state_file file;
     struct state state;
-    struct embfuse_loaded loaded;
+    struct embfuse_error why; /* of the file */
 };
 
-/* Finds and verifies the newest whole state for tables of these shapes. Collective: all ranks get the same. */
-int checkpoint_open(struct checkpoint *c, struct transport *t, const char *directory,
+/* Opens a file and verifies it for tables of these shapes, which outlive the checkpoint. Collective: all ranks get the
+ * same. checkpoint_close() in any case. */
+int checkpoint_open(struct checkpoint *c, struct transport *t, const char *path,
                     const struct table_shape *shapes, int32_t num_tables, struct error *err);
 void checkpoint_close(struct checkpoint *c);
 
@@ -37,7 +38,6 @@ void checkpoint_close(struct checkpoint *c);
 int checkpoint_read(const struct checkpoint *c, const struct sharding *s, int rank,
                     const struct table_shape *local, struct table_set *own, struct error *err);
 
-/* Saves the tables of a place of ranks. state: their shapes and rules, the steps taken and the seed; its files are
- * filled in. *number receives the number of the new state. On rank 0. */
-int checkpoint_save(struct place *p, const char *directory, struct state *state, int64_t *number,
-                    struct error *err);
+/* Saves the tables of a place of ranks. state: their shapes and rules, the steps taken and the seed; this frees its
+ * tables. On rank 0. */
+int checkpoint_save(struct place *p, const char *path, struct state *state, struct error *err);

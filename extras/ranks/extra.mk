@@ -14,7 +14,7 @@ mpi_files     := extras/ranks/transport_mpi.c extras/ranks/program.c
 ranks_objects := $(patsubst %.c,$(B)/%.o,$(filter-out $(mpi_files) extras/ranks/train.c extras/ranks/transport_nccl.c,$(sort $(wildcard extras/ranks/*.c))))
 
 # Open MPI, where it is; everything else works without it.
-packages_ranks := $(packages_bench) pkg-config openmpi-bin libopenmpi-dev
+packages_ranks := $(packages_bench) libjansson-dev pkg-config openmpi-bin libopenmpi-dev
 mpi            := $(shell command -v mpirun >/dev/null && pkg-config --exists ompi-c 2>/dev/null && echo yes)
 mpi_include    := $(patsubst -I%,-isystem %,$(shell pkg-config --cflags-only-I ompi-c 2>/dev/null))
 $(mpi_files:%.c=$(B)/%.o): CFLAGS += $(mpi_include)
@@ -22,8 +22,8 @@ $(mpi_files:%.c=$(B)/%.o): CFLAGS += $(mpi_include)
 # The programs on MPI, and one whose runs cannot end well.
 ranks_programs := $(B)/extras/ranks/bench $(B)/extras/ranks/train $(B)/extras/ranks/study/server $(B)/extras/ranks/study/machine $(B)/extras/ranks/tests/mpi/ends
 $(B)/extras/ranks/bench: $(B)/harness/record/gbench.o
-$(ranks_programs): %: %.o $(mpi_files:%.c=$(B)/%.o) $(ranks_objects) $(objects) $(library_a)
-	$(call quiet,LD)$(CXX) $(CXXFLAGS) $^ $(if $(filter bench,$(@F)),-lbenchmark) -lpthread $(shell pkg-config --libs ompi-c) $(LDLIBS) $(whole)
+$(ranks_programs): %: %.o $(mpi_files:%.c=$(B)/%.o) $(ranks_objects) $(objects) $(state_a) $(library_a)
+	$(call quiet,LD)$(CXX) $(CXXFLAGS) $^ $(if $(filter bench,$(@F)),-lbenchmark) -lpthread $(shell pkg-config --libs ompi-c) $(LDLIBS) -ljansson $(whole)
 
 .PHONY: bench-ranks server scale zero
 bench-ranks:
@@ -39,9 +39,9 @@ NCCL    ?= $(patsubst %/include/nccl.h,%,$(firstword $(wildcard $(CUDA)/include/
 libnccl := $(if $(NCCL),$(if $(wildcard $(NCCL)/include/nccl.h),$(firstword $(wildcard $(NCCL)/lib/libnccl.so* $(NCCL)/lib/*/libnccl.so*))))
 $(B)/extras/ranks/transport_nccl.o: CFLAGS += -isystem $(CUDA)/include $(patsubst %,-isystem %/include,$(filter-out /usr,$(NCCL)))
 $(B)/extras/ranks/bench_cuda: $(B)/extras/ranks/bench.o $(B)/harness/record/gbench.o $(mpi_files:%.c=$(B)/%.o) $(ranks_objects) \
-                       $(cuda_objects) $(library_a) $(if $(libnccl),$(B)/extras/ranks/transport_nccl.o)
+                       $(cuda_objects) $(state_a) $(library_a) $(if $(libnccl),$(B)/extras/ranks/transport_nccl.o)
 	$(call quiet,LD)$(CXX) $(CXXFLAGS) $^ $(libnccl) $(patsubst %,-Wl$(comma)-rpath$(comma)%,$(dir $(libnccl))) \
-	    -lbenchmark -lpthread $(shell pkg-config --libs ompi-c) $(LDLIBS) $(cudart) $(whole)
+	    -lbenchmark -lpthread $(shell pkg-config --libs ompi-c) $(LDLIBS) -ljansson $(cudart) $(whole)
 endif
 
 # Training on a parameter server: servers and workers are ranks.
@@ -64,8 +64,8 @@ scale:
 # sharded. Ranks are threads of one process.
 threads_programs := $(B)/extras/ranks/study/zero $(B)/extras/ranks/tests/bytes/count
 $(B)/extras/ranks/tests/bytes/count: $(B)/support.a
-$(threads_programs): %: %.o $(ranks_objects) $(objects) $(library_a)
-	$(call quiet,LD)$(CXX) $(CXXFLAGS) $^ $(LDLIBS) $(whole)
+$(threads_programs): %: %.o $(ranks_objects) $(objects) $(state_a) $(library_a)
+	$(call quiet,LD)$(CXX) $(CXXFLAGS) $^ $(LDLIBS) -ljansson $(whole)
 
 zero:
 	$(call require,bench)
@@ -75,12 +75,13 @@ zero:
 	@$(PYTHON) extras/ranks/study/zero.py $(call quoted,$(OUT)/zero/zero.jsonl) $(call quoted,$(OUT)/zero)
 
 # --- tests
-packages_test-ranks := $(packages_test)
+packages_test-ranks := $(packages_test) libjansson-dev
 packages_ci   += openmpi-bin libopenmpi-dev iproute2
 needs_ranks   := $(threads_programs) $(B)/embfuse $(if $(mpi),$(ranks_programs) $(E)/ranks_device)
 wrapped_ranks := pwrite fsync renameat
 $(eval $(call suite_rule,ranks))
-$(B)/extras/ranks/tests/tests: $(ranks_objects) $(B)/extras/library/tests/state_case.o $(library_a)
+$(B)/extras/ranks/tests/tests: LDLIBS += -ljansson
+$(B)/extras/ranks/tests/tests: $(ranks_objects) $(B)/extras/library/tests/state_case.o $(state_a) $(library_a)
 
 # NCCL over MPI, as one machine without devices has it.
 nccl_stand_in := $(E)/extras/ranks/transport_nccl.o $(B)/extras/ranks/nccl/nccl_over_mpi.o
@@ -89,5 +90,5 @@ $(B)/extras/ranks/nccl/nccl_over_mpi.o: CXXFLAGS += -Iemulation/include $(mpi_in
 # Ranks with emulated devices.
 $(E)/ranks_device: LDLIBS += -Wl,--wrap=device_rows_move
 $(E)/ranks_device: $(B)/extras/ranks/tests/mpi/ranks_device.o $(mpi_files:%.c=$(B)/%.o) $(ranks_objects) $(nccl_stand_in)
-$(E)/ranks_device: $(with_kernels) $(library_a) $(archives)
-	$(call quiet,LD)$(CXX) $(CXXFLAGS) $(filter-out %.a,$^) $(library_a) $(archives) -lcmocka $(shell pkg-config --libs ompi-c) $(LDLIBS) $(whole)
+$(E)/ranks_device: $(with_kernels) $(state_a) $(library_a) $(archives)
+	$(call quiet,LD)$(CXX) $(CXXFLAGS) $(filter-out %.a,$^) $(state_a) $(library_a) $(archives) -lcmocka $(shell pkg-config --libs ompi-c) $(LDLIBS) -ljansson $(whole)

@@ -85,7 +85,7 @@ static int load(struct member *m, struct error *err) {
         m->shapes[t].adjusts = rule_adjusts(&c->state.tables[t].rule);
         why = sharding_refuses(m->sharding.kind[t], &m->shapes[t]);
     }
-    return why ? fail(err, "%.80s, as %.200s has it: %s", o->sharding, c->folder, why) : 0;
+    return why ? fail(err, "%.80s, as %.200s has it: %s", o->sharding, o->load, why) : 0;
 }
 
 /* Each rank of a node takes a device; rows travel between them, if there is a transport for it. */

@@ -45,7 +45,7 @@ struct reply {
 struct opening {
     enum backend backend;
     char sharding[1 << 14];
-    char load[PATH_MAX]; /* directory of a saved state, or "" */
+    char load[PATH_MAX]; /* file of a saved state, or "" */
     bool all_rows, overlap, staged, timed, weighted, own_tables;
     int32_t num_tables, num_features;
     int64_t bags;

@@ -362,18 +362,19 @@ const struct checkpoint *ranks_loaded(const struct place *p) {
     return *m->opening.load ? &m->loaded : NULL;
 }
 
-int ranks_save(struct place *p, const char *directory, const struct rule *rules,
-               const int64_t *steps, uint64_t seed, int64_t *number, struct error *err) {
+int ranks_save(struct place *p, const char *path, const struct rule *rules, const int64_t *steps,
+               uint64_t seed, struct error *err) {
     struct ranks *r = ranks_of(p);
-    struct state state = {.seed = seed, .num_tables = r->setup.num_tables};
-    state.tables = must_have(calloc((size_t)state.num_tables, sizeof *state.tables));
-    for (int32_t t = 0; t < state.num_tables; t++)
-        state.tables[t] =
-            (struct state_table){.shape = r->setup.shapes[t], .rule = rules[t], .steps = steps[t]};
+    struct state state = {
+        .shapes = r->setup.shapes, .num_tables = r->setup.num_tables, .seed = seed};
+    struct embfuse_error why;
+    if (state_tables(&state, &why)) return fail_memory(err, "%s", why.text);
+    for (int32_t t = 0; t < state.num_tables; t++) {
+        state.tables[t].rule = rules[t];
+        state.tables[t].steps = steps[t];
+    }
     transport_phase(r->member.transport, "saving");
-    const int status = checkpoint_save(p, directory, &state, number, err);
-    free(state.tables);
-    return status;
+    return checkpoint_save(p, path, &state, err);
 }
 
 /* --- the other ranks */

@@ -20,7 +20,7 @@ struct ranks_options {
     bool
         overlap; /* tables in two groups: one is updated while the gradients of the other are on their way */
     bool staged; /* rows of devices travel through host memory, even if there is NCCL */
-    /* The directory of a saved state, whose newest one fills the tables; NULL: initial values. Its seed
+    /* The file of a saved state that fills the tables; NULL: initial values. Its seed
      * of roundings is that of the tables; rules and steps are the caller's, see ranks_loaded(). */
     const char *load;
 };
@@ -33,10 +33,9 @@ struct place *place_ranks_open(struct transport *t, const struct ranks_options *
 /* The state that a place has loaded; NULL: none. On rank 0. */
 const struct checkpoint *ranks_loaded(const struct place *p);
 
-/* Saves the tables, see extras/ranks/checkpoint.h. rules and steps (taken so far): [num_tables]. *number receives that of the
- * state. On rank 0. */
-int ranks_save(struct place *p, const char *directory, const struct rule *rules,
-               const int64_t *steps, uint64_t seed, int64_t *number, struct error *err);
+/* Saves the tables to a file, see extras/ranks/checkpoint.h. rules and steps (taken so far): [num_tables]. On rank 0. */
+int ranks_save(struct place *p, const char *path, const struct rule *rules, const int64_t *steps,
+               uint64_t seed, struct error *err);
 
 /* On all other ranks: carries out orders, until rank 0 calls ranks_dismiss(). */
 int ranks_follow(struct transport *t, struct error *err);

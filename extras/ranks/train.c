@@ -5,8 +5,8 @@
  * and loaded goes on as if nothing had happened, with the same bits if its kernel has the trait own_lookups or the
  * sums are exact, as those of all workloads are.
  *
- *     extras/ranks/launch.py -np 3 build/extras/ranks/train --rows=1e6 --rule=adam --sharding=row --steps=10 --save=DIR
- *     extras/ranks/launch.py -np 2 build/extras/ranks/train --rows=1e6 --rule=adam --sharding=table --steps=10 --load=DIR --save=DIR
+ *     extras/ranks/launch.py -np 3 build/extras/ranks/train --rows=1e6 --rule=adam --sharding=row --steps=10 --save=FILE
+ *     extras/ranks/launch.py -np 2 build/extras/ranks/train --rows=1e6 --rule=adam --sharding=table --steps=10 --load=FILE --save=FILE
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,8 +24,8 @@ static const char help[] =
     "  --steps     steps to take [1]\n"
     "  --kernel    that takes them [cpu_fused]\n"
     "  --sharding  a word, or one for each table; see extras/ranks/README.md [table]\n"
-    "  --load      directory of a saved state to go on from, of any number of ranks\n"
-    "  --save      directory for the state after the last step\n"
+    "  --load      file of a saved state to go on from, of any number of ranks\n"
+    "  --save      file for the state after the last step\n"
     "  --spec --trace --alpha --dims --rows --batch --pooling --rule --seed --threads --ring\n"
     "              the workload, as in bench; it must be one, with one rule\n"
     "exit status: 0 fine, 1 usage or environment, 4 a rank died, stopped, or lacks memory\n";
@@ -136,8 +136,6 @@ static void begin(struct training *g) {
         g->rules[t] = c ? c->state.tables[t].rule : workload_rule(g->w, t);
         g->taken[t] = c ? c->state.tables[t].steps : 0;
     }
-    if (c && c->loaded.passed_over)
-        fprintf(stderr, "train: passed over %d: %s\n", c->loaded.passed_over, c->loaded.damage);
 }
 
 static int step(struct training *g, struct error *err) {
@@ -153,7 +151,6 @@ static int step(struct training *g, struct error *err) {
 
 static int train(const struct train *x, struct training *g, struct error *err) {
     size_t scratch;
-    int64_t number = 0;
     begin(g);
     const int64_t first = g->taken[0] + 1;
     int status = g->place->ops->scratch_bytes(g->place, g->kernel, &scratch, err);
@@ -165,7 +162,7 @@ static int train(const struct train *x, struct training *g, struct error *err) {
     for (int64_t n = 0; n < x->count && status == 0; n++) status = step(g, err);
     const double seconds = clock_seconds() - start;
     if (status == 0 && x->save)
-        status = ranks_save(g->place, x->save, g->rules, g->taken, g->seed, &number, err);
+        status = ranks_save(g->place, x->save, g->rules, g->taken, g->seed, err);
     if (status) return -1;
     printf("%s, %s, %s, %d ranks: ", g->w->name, g->kernel->name, x->place.sharding,
            x->transport->ranks);
@@ -174,7 +171,7 @@ static int train(const struct train *x, struct training *g, struct error *err) {
                1e3 * seconds / (double)x->count);
     else
         printf("no steps");
-    if (x->save) printf("; saved %s/state-%08lld", x->save, (long long)number);
+    if (x->save) printf("; saved %s", x->save);
     printf("\n");
     return 0;
 }

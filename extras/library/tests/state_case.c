@@ -229,29 +229,19 @@ const char *state_case_differs(struct state_case *a, struct state_case *b) {
     return what ? what : settings_differ(a->model, b->model);
 }
 
-/* --- folders */
+/* --- files */
 
 static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw) {
     (void)st, (void)type, (void)ftw;
     return remove(path);
 }
 
-struct work_path state_no_folder(const char *name) {
-    const struct work_path p = work_path("state", name);
-    nftw(p.text, remove_one, 16, FTW_DEPTH | FTW_PHYS);
-    return p;
-}
-
-struct work_path state_folder(const char *name) {
-    const struct work_path p = state_no_folder(name);
-    must(mkdir(p.text, 0777), p.text);
-    return p;
-}
-
-bool state_exists(const struct work_path *folder, const char *name) {
-    char path[PATH_MAX + 100];
-    snprintf(path, sizeof path, "%s/%s", folder->text, name);
-    return access(path, F_OK) == 0;
+struct work_path state_file(const char *name) {
+    const struct work_path folder = work_path("state", name);
+    char below[80];
+    nftw(folder.text, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+    snprintf(below, sizeof below, "state/%s", name);
+    return work_path(below, "model.safetensors");
 }
 
 unsigned char *state_contents(const char *path, size_t *size) {

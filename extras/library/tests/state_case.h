@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Models with arrays of any content, on the host or on a device, and steps that they take; folders
+ * Models with arrays of any content, on the host or on a device, and steps that they take; files
  * of saved states.
  */
 #pragma once
@@ -52,12 +52,8 @@ void state_case_take(struct state_case *c);
  * wrote between rows; otherwise what differs. */
 const char *state_case_differs(struct state_case *a, struct state_case *b);
 
-/* An empty folder $BUILD/tests/state/NAME; and one that is gone. */
-struct work_path state_folder(const char *name);
-struct work_path state_no_folder(const char *name);
-
-/* Is there such a file or folder? name: below the folder. */
-bool state_exists(const struct work_path *folder, const char *name);
+/* $BUILD/tests/state/NAME/model.safetensors; the folder is empty. */
+struct work_path state_file(const char *name);
 
 /* The content of a file, on the heap. */
 unsigned char *state_contents(const char *path, size_t *size);

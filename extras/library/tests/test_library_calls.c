@@ -117,10 +117,10 @@ static void no_bags(void **state) {
             state_case_begin(&c[n], 2);
             state_case_draw(&c[n], 3);
         }
-        const struct work_path folder = state_folder("no_bags");
+        const struct work_path file = state_file("no_bags");
         state_case_take(&c[0]); /* moments that go on */
-        FINE(embfuse_save(c[0].model, folder.text, &why));
-        FINE(embfuse_load(c[1].model, folder.text, NULL, &why));
+        FINE(embfuse_save(c[0].model, file.text, &why));
+        FINE(embfuse_load(c[1].model, file.text, &why));
         none.stream = device ? device_stream() : NULL;
         FINE(embfuse_output_elements(c[0].model, &none, &elements, &why));
         assert_int_equal(elements, 0);

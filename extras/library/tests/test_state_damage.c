@@ -1,161 +1,223 @@
 /* SPDX-License-Identifier: MIT
  *
- * Saved states that are damaged, foreign or of another model, and directories that are none. A load
- * takes the older state and tells of it, or changes nothing.
+ * Saved states that are damaged, foreign or of another model, and paths that name none. A load
+ * refuses them with a line and changes nothing; a save replaces none of them.
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <jansson.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
 #include <unistd.h>
-#include <xxhash.h>
 
-#include "extras/library/model.h"
+#include "extras/library/state.h"
 #include "extras/library/tests/state_case.h"
 
 #include "tests/support/kernel_tests.h"
 
-enum { PATH_ROOM = PATH_MAX + 200 };
+enum { READS = 7 }; /* of a load until all is verified: length, header, five arrays */
 
 static const struct embfuse_table tables[] = {
     {.rows = 3, .dim = 2, .rule = "adam_row_bias", .weight_type = EMBFUSE_BF16},
     {.rows = 2, .dim = 3, .rule = "sgd", .weight_type = EMBFUSE_FP8, .rounding = 1}};
 
-/* A directory with two states: that of `old` is number 1, that of `last` number 2. The model `to`
- * has a third. */
-struct pair_of_states {
-    struct work_path folder;
-    struct state_case old, last, to, before; /* before: as `to` */
+/* A file with the state of `saved`. The model `to` has another one. */
+struct one_file {
+    struct work_path file;
+    struct state_case saved, to, before; /* before: as `to` */
+    unsigned char *bytes;                /* of the file */
+    size_t size;
 };
 
-static void put(struct state_case *c, int n) {
+static void set(struct state_case *c, int n) {
     for (int32_t t = 0; t < c->num_tables; t++) embfuse_set_steps(c->model, t, n, NULL);
     embfuse_set(c->model, -1, "lr", n, NULL);
     set_rounding_seed(c->model, (uint64_t)n);
     state_case_scramble(c, (uint64_t)n);
 }
 
-static void begin(struct pair_of_states *s, const char *name) {
-    struct state_case *all[] = {&s->old, &s->last, &s->to, &s->before};
-    s->folder = state_folder(name);
-    for (int n = 0; n < 4; n++) {
-        state_case_open(all[n], tables, 2, NULL, 4, 0);
-        put(all[n], n < 3 ? n + 1 : 3);
-        if (n < 2) assert_int_equal(embfuse_save(all[n]->model, s->folder.text, NULL), 0);
+static void begin(struct one_file *s, const char *name) {
+    struct state_case *all[] = {&s->saved, &s->to, &s->before};
+    s->file = state_file(name);
+    for (int i = 0; i < 3; i++) {
+        state_case_open(all[i], tables, 2, NULL, 4, 0);
+        set(all[i], i ? 3 : 2);
     }
+    assert_int_equal(embfuse_save(s->saved.model, s->file.text, NULL), 0);
+    s->bytes = state_contents(s->file.text, &s->size);
+    assert_in_range(s->size, 1000, 2000);
 }
 
-static void end(struct pair_of_states *s) {
-    state_case_free(&s->old);
-    state_case_free(&s->last);
+static void end(struct one_file *s) {
+    state_case_free(&s->saved);
     state_case_free(&s->to);
     state_case_free(&s->before);
+    free(s->bytes);
 }
 
-/* The load gives the state of that number, and says why another was passed over; 0: it fails, says
- * why, and changes nothing. */
-static void expect(struct pair_of_states *s, int number, const char *what, const char *said) {
+/* The load has this status. It gives the saved state, or says why and changes nothing. */
+static void expect(struct one_file *s, const char *what, int status, const char *said) {
     struct embfuse_error why = {""};
-    struct embfuse_loaded loaded = {.size = sizeof loaded};
-    const int status = embfuse_load(s->to.model, s->folder.text, &loaded, &why);
-    if ((status == 0) != (number > 0) || loaded.number != number)
-        fail_msg("%s: loaded %d: %s", what, (int)loaded.number, why.text);
-    const char *message = number ? loaded.damage : why.text;
-    if (!strstr(message, said)) fail_msg("%s: '%s', wanted '%s'", what, message, said);
-    const char *differs = state_case_differs(&s->to, number == 1 ? &s->old
-                                                     : number    ? &s->last
-                                                                 : &s->before);
+    const int is = embfuse_load(s->to.model, s->file.text, &why);
+    if (is != status || !strstr(why.text, said))
+        fail_msg("%s: status %d, '%s'; wanted %d, '%s'", what, is, why.text, status, said);
+    const char *differs = state_case_differs(&s->to, status ? &s->before : &s->saved);
     if (differs) fail_msg("%s: %s", what, differs);
-    put(&s->to, 3);
+    if (status == 0) set(&s->to, 3);
 }
 
-static const char *file_of(const struct pair_of_states *s, int number, const char *name) {
-    static char path[PATH_ROOM];
-    snprintf(path, sizeof path, "%s/state-%08d/%s", s->folder.text, number, name);
-    return path;
+/* The same for any status but 0. */
+static void expect_refused(struct one_file *s, const char *what) {
+    struct embfuse_error why = {""};
+    const int is = embfuse_load(s->to.model, s->file.text, &why);
+    if ((is != EMBFUSE_FILE_ERROR && is != EMBFUSE_REFUSED) || !strstr(why.text, s->file.text))
+        fail_msg("%s: status %d, '%s'", what, is, why.text);
+    if (strchr(why.text, '\n') || state_case_differs(&s->to, &s->before))
+        fail_msg("%s: more than a line, or a change", what);
 }
 
-/* One bit of each byte, and every length. */
+/* Each bit, and every length. */
 static void every_byte(void **state) {
-    const char *name = ((const struct kernel_test *)*state)->param;
-    struct pair_of_states s;
-    size_t size;
+    (void)state;
+    struct one_file s;
+    char what[80];
     begin(&s, "bytes");
-    char path[PATH_ROOM], what[80];
-    strcpy(path, file_of(&s, 2, name));
-    unsigned char *bytes = state_contents(path, &size);
-    assert_in_range(size, 100, 2000);
-    for (size_t at = 0; at < size; at++) {
-        snprintf(what, sizeof what, "byte %zu", at);
-        bytes[at] ^= (unsigned char)(1u << at % 8);
-        work_write(path, bytes, size);
-        bytes[at] ^= (unsigned char)(1u << at % 8);
-        expect(&s, 1, what, name);
-        work_write(path, bytes, at);
-        expect(&s, 1, what, name);
+    const int fd = open(s.file.text, O_RDWR);
+    for (size_t at = 0; at < s.size; at++) {
+        for (int bit = 0; bit < 8; bit++) {
+            const unsigned char other = (unsigned char)(s.bytes[at] ^ 1 << bit);
+            snprintf(what, sizeof what, "bit %d of byte %zu", bit, at);
+            assert_int_equal(pwrite(fd, &other, 1, (off_t)at), 1);
+            expect_refused(&s, what);
+        }
+        assert_int_equal(pwrite(fd, &s.bytes[at], 1, (off_t)at), 1);
     }
-    bytes[size] = '\n';
-    work_write(path, bytes, size + 1);
-    expect(&s, 1, "a byte more", name);
-    unlink(path);
-    expect(&s, 1, "no file", "No such file");
-    mkdir(path, 0777);
-    expect(&s, 1, "a folder", "a folder, not a regular file");
-    rmdir(path);
-    work_write(file_of(&s, 1, name), bytes, size / 2);
-    expect(&s, 0, "both damaged", "no other state there is whole");
-    work_write(path, bytes, size);
-    work_write(file_of(&s, 2, "more.npy"), "x", 1);
-    expect(&s, 2, "whole again", "");
-    free(bytes);
+    expect(&s, "whole again", 0, "");
+    assert_int_equal(ftruncate(fd, (off_t)s.size + 1), 0);
+    expect(&s, "a byte more", EMBFUSE_FILE_ERROR, "longer or shorter than its arrays");
+    for (size_t size = s.size; size-- > 0;) {
+        snprintf(what, sizeof what, "%zu bytes", size);
+        assert_int_equal(ftruncate(fd, (off_t)size), 0);
+        expect_refused(&s, what);
+    }
+    close(fd);
+    unlink(s.file.text);
+    expect(&s, "no file", EMBFUSE_FILE_ERROR, "No such file");
     end(&s);
 }
 
-/* Manifests that someone has edited, with a right checksum. */
-static void edited_manifests(void **state) {
-    (void)state;
-    static const struct {
-        const char *from, *to, *said;
-        int loaded;
-    } edits[] = {
-        {"rounding_seed 2\n", "", "rounding_seed or a table is missing", 1},
-        {"rows 3", "rows 9300000000000000000", "rows is a whole number", 1},
-        {"rule adam_row_bias ", "rule adamant ", "rule is one of", 1},
-        {"shape 3,2", "shape 3,3", "the table has file weight.0.npy, type uint16, shape 3,2", 1},
-        {"bytes 1", "bytes 9", "but the manifest says 9", 1},
-        {"library", "\n# a comment\n  library", "", 2},
-        {"embfuse state 1", "embfuse state 2", "format version 2; this library reads 1", 0},
-    };
-    struct pair_of_states s;
-    size_t size;
-    begin(&s, "edited");
-    char *text = (char *)state_contents(file_of(&s, 2, "manifest"), &size), out[4096];
-    const size_t body = (size_t)(strstr(text, "\nend ") + 1 - text);
-    for (size_t i = 0; i < sizeof edits / sizeof *edits; i++) {
-        const char *at = strstr(text, edits[i].from), *rest = at + strlen(edits[i].from);
-        const int written = snprintf(out, sizeof out, "%.*s%s%.*s", (int)(at - text), text,
-                                     edits[i].to, (int)(text + body - rest), rest);
-        snprintf(out + written, sizeof out - (size_t)written, "end %016llx\n",
-                 (unsigned long long)XXH3_64bits(out, (size_t)written));
-        work_write(file_of(&s, 2, "manifest"), out, strlen(out));
-        expect(&s, edits[i].loaded, edits[i].to, edits[i].said);
-    }
+/* Replaces text in a string on the heap, which must have it. */
+static char *edited(char *text, const char *from, const char *to) {
+    char *at = strstr(text, from), *out = malloc(strlen(text) + strlen(to) + 1);
+    if (!at) fail_msg("there is no %s in %s", from, text);
+    sprintf(out, "%.*s%s%s", (int)(at - text), text, to, at + strlen(from));
     free(text);
-    end(&s);
+    return out;
 }
 
-/* A damaged state does not count as the older one that stays. */
-static void the_whole_one_stays(void **state) {
+static void write_header(struct one_file *s, const char *text, uint64_t length) {
+    const uint64_t old = s->bytes[0] + 256u * s->bytes[1];
+    FILE *f = fopen(s->file.text, "wb");
+    assert_non_null(f);
+    fwrite(&length, 8, 1, f);
+    fwrite(text, 1, strlen(text), f);
+    fwrite(s->bytes + 8 + old, 1, s->size - 8 - old, f);
+    fclose(f);
+}
+
+/* The header as someone has edited it, with a right checksum. */
+static char *header_of(const struct one_file *s, const char *from, const char *to) {
+    json_t *header = json_loadb((char *)s->bytes + 8, s->bytes[0] + 256u * s->bytes[1], 0, NULL),
+           *metadata = json_object_get(header, "__metadata__");
+    char *text = strdup(json_string_value(json_object_get(metadata, "embfuse")));
+    state_sum sum;
+    if (strstr(text, from)) text = edited(text, from, to);
+    state_sum_print(sum, XXH3_64bits(text, strlen(text)));
+    json_object_set_new(metadata, "embfuse", json_string(text));
+    json_object_set_new(metadata, "xxh3", json_string(sum));
+    free(text);
+    text = json_dumps(header, JSON_COMPACT);
+    json_decref(header);
+    return text;
+}
+
+static void edited_headers(void **state) {
     (void)state;
-    struct pair_of_states s;
-    begin(&s, "stays");
-    work_write(file_of(&s, 2, "manifest"), "x", 1);
-    assert_int_equal(embfuse_save(s.before.model, s.folder.text, NULL), 0);
-    assert_true(state_exists(&s.folder, "state-00000001/weight.0.npy"));
-    assert_false(state_exists(&s.folder, "state-00000002"));
-    work_write(file_of(&s, 3, "manifest"), "x", 1);
-    expect(&s, 1, "third", "state-00000003/manifest");
+    enum { BAD = EMBFUSE_FILE_ERROR, OTHER = EMBFUSE_REFUSED };
+    static const struct {
+        const char *from, *to;
+        int status;
+        const char *said;
+    } of_state[] =
+        {
+            {"\"version\":2", "\"version\":3", OTHER, "format version 3; this library reads 2"},
+            {"\"version\":2", "\"version\":1", OTHER, "load it with embfuse "},
+            {"\"version\":2", "\"version\":\"2\"", BAD, "Expected integer"},
+            {"\"rounding_seed\":\"2\"", "\"rounding_seed\":\"2x\"", BAD, "rounding_seed"},
+            {"\"tables\":[", "\"tables\":[{},", OTHER, "tables is 3, but the model's is 2"},
+            {"adam_row_bias", "adamant", OTHER, "rule of table 0 is \"adamant\", but the model's"},
+            {"stochastic", "nearest", OTHER, "rounding of table 1 is \"nearest\""},
+            {"\"steps\":2", "\"steps\":-1", BAD, "steps"},
+            {"\"steps\":2", "\"steps\":2,\"steps\":3", BAD, "duplicate object key"},
+            {"\"steps\":2", "\"stops\":2", BAD, "Object item not found: steps"},
+            {"\"lr\":2.0", "\"lr\":\"2\"", BAD, "lr: "},
+            {"\"lr\":2.0", "\"lr\":1e99", BAD, "lr: "},
+            {"\"lr\":2.0", "\"rate\":2.0", BAD, "rate: no hyper-parameter of the rule"},
+            {"\"row_state\":\"", "\"row_state\":\"0", BAD, "xxh3: row_state"},
+            {"\"row_state\":\"", "\"row\":\"", BAD, "xxh3: row_state"},
+        },
+      of_header[] = {
+          /* Arrays lie in the order row_state, state.0, state.1, then table 0's weight, table 1's. */
+          {"\"BF16\"", "\"F16\"", OTHER, "table.0.weight is {\"dtype\":\"F16\",\"shape\":[3,2]"},
+          {"\"BF16\"", "\"BF16\",\"more\":1", OTHER, "but the model's is {\"dtype\":\"BF16\""},
+          {"[2,3]", "[3,2]", OTHER, "table.1.weight is "},
+          {"[2,3]", "[2,-3]", OTHER, "table.1.weight is "},
+          {"[12,36]", "[13,37]", BAD, "overlap, or there is a hole"},
+          {"[12,36]", "[36,60]", BAD, "overlap, or there is a hole"},
+          {"[12,36]", "[12,37]", OTHER, "table.0.state.0 is "},
+          {"[72,78]", "[73,79]", BAD, "overlap, or there is a hole"},
+          {"[72,78]", "[-6,0]", OTHER, "table.1.weight is "},
+          {"[72,78]", "[9223372036854775807,9223372036854775807]", OTHER, "table.1.weight is "},
+          {"[72,78]", "[92233720368547758070,1]", BAD, "too big integer"},
+          {"[72,78]", "72", OTHER, "table.1.weight is "},
+          {"\"table.1.weight\"", "\"table.0.weight\"", BAD, "duplicate object key"},
+          {"\"table.1.weight\"", "\"table.2.weight\"", OTHER, "table.1.weight is missing"},
+          {"\"table.1.weight\"", "\"m\":{},\"table.1.weight\"", BAD, "more arrays than"},
+          {"\"__metadata__\"", "\"metadata\"", BAD, "not a file of embfuse_save()"},
+          {"\"xxh3\":\"", "\"xxh3\":\"0", BAD, "it has another checksum"},
+          {"{\"__metadata__\"", "[\"__metadata__\"", BAD, "header: "},
+          {"{\"__metadata__\":{", " {\"__metadata__\": {\n\"format\": \"pt\", ", 0, ""},
+      };
+    struct one_file s;
+    begin(&s, "edited");
+    for (size_t i = 0; i < sizeof of_state / sizeof *of_state; i++) {
+        char *text = header_of(&s, of_state[i].from, of_state[i].to);
+        write_header(&s, text, strlen(text));
+        expect(&s, of_state[i].to, of_state[i].status, of_state[i].said);
+        free(text);
+    }
+    for (size_t i = 0; i < sizeof of_header / sizeof *of_header; i++) {
+        char *text = edited(header_of(&s, "no such text", ""), of_header[i].from, of_header[i].to);
+        write_header(&s, text, strlen(text));
+        expect(&s, of_header[i].to, of_header[i].status, of_header[i].said);
+        free(text);
+    }
+    /* Two arrays of one size that have changed places are found by their checksums. */
+    char *text = edited(header_of(&s, "no such text", ""), "[12,36]", "[0,0]");
+    text = edited(edited(text, "[36,60]", "[12,36]"), "[0,0]", "[36,60]");
+    write_header(&s, text, strlen(text));
+    expect(&s, "swapped", EMBFUSE_FILE_ERROR, "table.0.state.0 has another checksum");
+    static const uint64_t lengths[] = {0, 1, 100000001, 1ull << 62, 1ull << 63, UINT64_MAX};
+    for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
+        write_header(&s, text, lengths[i]);
+        expect(&s, "a length", EMBFUSE_FILE_ERROR, "damaged, or not a file of embfuse_save()");
+    }
+    memset(text, '[', strlen(text));
+    write_header(&s, text, strlen(text));
+    expect(&s, "deep", EMBFUSE_FILE_ERROR, "header: ");
+    free(text);
     end(&s);
 }
 
@@ -163,10 +225,10 @@ static void another_model(void **state) {
     (void)state;
     static const struct embfuse_table mine = {.rows = 3, .dim = 2, .rule = "adagrad"};
     static const char *const said[] = {
-        "has rows 4, but the model's has 3", "has rule adamax, but the model's has adagrad",
-        "has weight_type fp16, but the model's has fp32", "2 tables, but the model has 1"};
+        "\"shape\":[4,2],", "rule of table 0 is \"adamax\", but the model's is \"adagrad\"",
+        "table.0.weight is {\"dtype\":\"F16\"", "number of tables is 2, but the model's is 1"};
     for (int i = 0; i < 4; i++) {
-        const struct work_path folder = state_folder("another");
+        const struct work_path file = state_file("another");
         struct state_case from, to, before;
         struct embfuse_error why = {""};
         struct embfuse_table other[] = {mine, mine};
@@ -176,14 +238,14 @@ static void another_model(void **state) {
         state_case_open(&from, other, i == 3 ? 2 : 1, NULL, 0, 1);
         state_case_open(&to, &mine, 1, NULL, 0, 2);
         state_case_open(&before, &mine, 1, NULL, 0, 2);
-        assert_int_equal(embfuse_save(from.model, folder.text, &why), 0);
-        assert_int_equal(embfuse_load(to.model, folder.text, NULL, &why), EMBFUSE_REFUSED);
+        assert_int_equal(embfuse_save(from.model, file.text, &why), 0);
+        assert_int_equal(embfuse_load(to.model, file.text, &why), EMBFUSE_REFUSED);
         if (!strstr(why.text, said[i])) fail_msg("%s", why.text);
         assert_null(state_case_differs(&to, &before));
-        assert_int_equal(embfuse_save(to.model, folder.text, &why), EMBFUSE_REFUSED);
-        if (!strstr(why.text, said[i]) || !strstr(why.text, "save to another one"))
+        assert_int_equal(embfuse_save(to.model, file.text, &why), EMBFUSE_REFUSED);
+        if (!strstr(why.text, said[i]) || !strstr(why.text, "save to another file"))
             fail_msg("%s", why.text);
-        assert_int_equal(embfuse_load(from.model, folder.text, NULL, &why), 0);
+        assert_int_equal(embfuse_load(from.model, file.text, &why), 0);
         state_case_free(&from);
         state_case_free(&to);
         state_case_free(&before);
@@ -200,75 +262,139 @@ ssize_t __wrap_pread(int fd, void *bytes, size_t size, off_t at) {
     return -1;
 }
 
-/* The newest state is whole, but cannot be read: links in a circle, a disk that fails. */
+/* Links in a circle, and a disk that fails before the arrays change, and after that. */
 static void unreadable(void **state) {
     (void)state;
-    static const char *const files[] = {"manifest", "weight.0.npy", "state.0.1.npy"};
-    struct pair_of_states s;
-    char path[PATH_ROOM], aside[PATH_ROOM];
+    struct one_file s;
+    struct embfuse_error why;
+    char aside[PATH_MAX + 10];
     begin(&s, "unreadable");
-    strcpy(aside, file_of(&s, 1, "aside"));
-    for (int i = 0; i < 3; i++) {
-        strcpy(path, file_of(&s, 2, files[i]));
-        assert_int_equal(rename(path, aside) || symlink(files[i], path), 0);
-        expect(&s, 0, files[i], "Too many levels of symbolic links; no older state was loaded");
-        if (i == 0) /* whose is it? */
-            assert_int_equal(embfuse_save(s.last.model, s.folder.text, NULL), EMBFUSE_FILE_ERROR);
-        assert_int_equal(rename(aside, path), 0);
-    }
-    for (int n = 1; n <= 8; n++) { /* before the arrays change */
+    snprintf(aside, sizeof aside, "%s.aside", s.file.text);
+    assert_int_equal(rename(s.file.text, aside) || symlink("model.safetensors", s.file.text), 0);
+    expect(&s, "a circle", EMBFUSE_FILE_ERROR, "Too many levels of symbolic links");
+    assert_int_equal(embfuse_save(s.saved.model, s.file.text, NULL), EMBFUSE_FILE_ERROR);
+    assert_int_equal(rename(aside, s.file.text), 0);
+    for (int n = 1; n <= READS + 1; n++) {
         failing_read = n;
-        expect(&s, 0, "a read", "Input/output error; no older state was loaded");
+        if (n <= READS) {
+            expect(&s, "a read", EMBFUSE_FILE_ERROR, "cannot read: Input/output error");
+        } else {
+            assert_int_equal(embfuse_load(s.to.model, s.file.text, &why), EMBFUSE_FILE_ERROR);
+            assert_non_null(strstr(why.text, "load again, the arrays are half read"));
+        }
         assert_int_equal(failing_read, 0);
     }
-    expect(&s, 2, "it reads again", "");
+    expect(&s, "it reads again", 0, "");
     end(&s);
 }
 
 static void expect_no(const struct state_case *c, const char *path, bool load, int status,
                       const char *said) {
     struct embfuse_error why = {""};
-    const int is =
-        load ? embfuse_load(c->model, path, NULL, &why) : embfuse_save(c->model, path, &why);
+    const int is = load ? embfuse_load(c->model, path, &why) : embfuse_save(c->model, path, &why);
     if (is != status || !strstr(why.text, said))
-        fail_msg("%s: status %d, '%s'; wanted %d, '%s'", path, is, why.text, status, said);
+        fail_msg("%s: status %d, '%s'; wanted %d, '%s'", path ? path : "no path", is, why.text,
+                 status, said);
 }
 
 static void bad_calls(void **state) {
     (void)state;
-    const struct work_path folder = state_folder("calls"), none = state_no_folder("none"),
-                           file = work_path("state/calls", "file");
+    const struct work_path file = state_file("calls"), other = work_path("state/calls", "other"),
+                           part = work_path("state/calls", "model.safetensors.part"),
+                           manifest = work_path("state/calls/old/state-00000001", "manifest");
+    static const char old[] = "embfuse state 1\nlibrary 0.2.0\n";
+    char folder[PATH_MAX + 10], name[400];
     struct state_case c;
+    size_t size;
     state_case_open(&c, tables, 2, NULL, 0, 1);
-    work_write(file.text, "x", 1);
+    work_write(other.text, "some text", 9);
+    work_write(manifest.text, old, strlen(old));
+    snprintf(folder, sizeof folder, "%.*s", (int)(strstr(manifest.text, "/state-") - manifest.text),
+             manifest.text);
     for (int load = 0; load < 2; load++) {
-        expect_no(&(struct state_case){0}, folder.text, load, EMBFUSE_INVALID, "is NULL");
-        expect_no(&c, file.text, load, EMBFUSE_FILE_ERROR, "cannot open: Not a directory");
+        expect_no(&(struct state_case){0}, file.text, load, EMBFUSE_INVALID, "is NULL");
+        expect_no(&c, NULL, load, EMBFUSE_INVALID, "path is NULL");
+        expect_no(&c, other.text, load, EMBFUSE_FILE_ERROR, "not a file of embfuse_save()");
+        expect_no(&c, manifest.text, load, EMBFUSE_REFUSED,
+                  "with the version that the manifest names");
+        expect_no(&c, folder, load, EMBFUSE_REFUSED, "a folder, not a file; older versions");
     }
-    expect_no(&c, folder.text, true, EMBFUSE_FILE_ERROR, "no saved state; embfuse_save() writes");
-    expect_no(&c, none.text, true, EMBFUSE_FILE_ERROR, "cannot open: No such file");
-    const int fd = open(folder.text, O_RDONLY | O_DIRECTORY);
+    free(state_contents(other.text, &size));
+    assert_int_equal(size, 9); /* it is someone else's */
+    expect_no(&c, file.text, true, EMBFUSE_FILE_ERROR, "cannot open: No such file");
+    strcat(folder, "er/file");
+    expect_no(&c, folder, false, EMBFUSE_FILE_ERROR, "its folder: No such file");
+    snprintf(name, sizeof name, "%0300d", 0);
+    expect_no(&c, name, false, EMBFUSE_FILE_ERROR, "File name too long");
+    name[253] = '\0'; /* without room for .part */
+    expect_no(&c, name, false, EMBFUSE_FILE_ERROR, "File name too long");
+    assert_int_equal(symlink("other", part.text), 0);
+    expect_no(&c, file.text, false, EMBFUSE_FILE_ERROR, "cannot create a file beside it");
+    assert_int_equal(unlink(part.text) || work_write(part.text, old, sizeof old), 0);
+    const int fd = open(part.text, O_RDWR);
     assert_int_equal(flock(fd, LOCK_EX), 0);
-    expect_no(&c, folder.text, false, EMBFUSE_FILE_ERROR, "another save to this directory");
+    expect_no(&c, file.text, false, EMBFUSE_FILE_ERROR, "another save to this file is under way");
     close(fd);
-    expect_no(&c, folder.text, false, 0, "");
-    expect_no(&c, folder.text, false, 0, "");
-    expect_no(&c, folder.text, false, 0, "");
-    assert_true(state_exists(&folder, "file")); /* it is someone else's */
-    assert_true(state_exists(&folder, "state-00000003") && state_exists(&folder, "state-00000002"));
-    assert_false(state_exists(&folder, "state-00000001"));
+    expect_no(&c, file.text, false, 0, "");
+    expect_no(&c, file.text, false, 0, "");
+    expect_no(&c, file.text, true, 0, "");
+    assert_int_not_equal(access(part.text, F_OK), 0);
     state_case_free(&c);
 }
 
+enum { SAVES = 50 };
+
+struct saver {
+    struct state_case model;
+    const char *path;
+    int saved, refused;
+};
+
+static void *save_often(void *of) {
+    struct saver *s = of;
+    struct embfuse_error why;
+    for (int i = 0; i < SAVES; i++) {
+        const int status = embfuse_save(s->model.model, s->path, &why);
+        s->saved += status == 0;
+        s->refused += status == EMBFUSE_FILE_ERROR && strstr(why.text, "another save to this file");
+    }
+    return NULL;
+}
+
+/* Each save is the only one or is refused, and the file is whole at every moment. */
+static void two_savers(void **state) {
+    (void)state;
+    const struct work_path file = state_file("savers");
+    struct saver savers[2] = {{.path = file.text}, {.path = file.text}};
+    struct state_case to;
+    pthread_t threads[2];
+    state_case_open(&to, tables, 2, NULL, 0, 9);
+    for (int i = 0; i < 2; i++) {
+        state_case_open(&savers[i].model, tables, 2, NULL, 0, (uint64_t)i);
+        set(&savers[i].model, i + 1);
+    }
+    assert_int_equal(embfuse_save(savers[0].model.model, file.text, NULL), 0);
+    for (int i = 0; i < 2; i++) pthread_create(&threads[i], NULL, save_often, &savers[i]);
+    for (int i = 0; i < SAVES; i++) {
+        expect_no(&to, file.text, true, 0, "");
+        if (state_case_differs(&to, &savers[0].model) && state_case_differs(&to, &savers[1].model))
+            fail_msg("load %d gives what nobody has saved", i);
+    }
+    for (int i = 0; i < 2; i++) {
+        pthread_join(threads[i], NULL);
+        assert_int_equal(savers[i].saved + savers[i].refused, SAVES);
+        assert_true(savers[i].saved > 0);
+        state_case_free(&savers[i].model);
+    }
+    state_case_free(&to);
+}
+
 TESTS(state_damage) {
-    static const char *const files[] = {"manifest", "weight.0.npy", "state.0.1.npy",
-                                        "weight.1.npy"};
-    for (size_t i = 0; i < sizeof files / sizeof *files; i++)
-        add_test(files[i], every_byte, NULL, files[i]);
-    add_test("edited manifests", edited_manifests, NULL, NULL);
-    add_test("the whole one stays", the_whole_one_stays, NULL, NULL);
+    add_test("each bit, every length", every_byte, NULL, NULL);
+    add_test("edited headers", edited_headers, NULL, NULL);
     add_test("a state of another model", another_model, NULL, NULL);
     add_test("a state that cannot be read", unreadable, NULL, NULL);
     add_test("bad calls", bad_calls, NULL, NULL);
+    add_test("two savers at once", two_savers, NULL, NULL);
     return run_listed("state damage");
 }

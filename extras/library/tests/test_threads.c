@@ -47,7 +47,7 @@ static void a_second_call(void **state) {
                             embfuse_monitor_read(m, 0, 1, &monitor, NULL),
                             embfuse_monitor_rows(m, 0, &rows, &n, &n, NULL),
                             embfuse_save(m, "nowhere", NULL),
-                            embfuse_load(m, "nowhere", NULL, NULL),
+                            embfuse_load(m, "nowhere", NULL),
                             embfuse_average_before_step(m, &average, 1, &s.batch, NULL),
                             embfuse_average_update(m, &average, 1, NULL),
                             embfuse_average_finish(m, &average, 1, NULL),

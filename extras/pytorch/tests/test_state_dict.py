@@ -55,17 +55,17 @@ def our_steps(model, grads):
         model.step(model.batch(ids, offsets), torch.cat(padded, 1))
 
 
-def resumed(directory):
-    model, arrays = state_dict.model_of(state_dict.tables_of(directory))
-    model.call("load", os.fsencode(directory), None)
+def resumed(path):
+    model, arrays = state_dict.model_of(state_dict.tables_of(path))
+    model.call("load", os.fsencode(path))
     return model, arrays
 
 
-def saved(case, directory, steps=3):
-    """A training of PyTorch after some steps, and the same in a directory."""
+def saved(case, path, steps=3):
+    """A training of PyTorch after some steps, and the same in a file."""
     weights, optimizer = start(case)
     torch_steps(optimizer, weights, gradients(steps))
-    state_dict.from_torch(case.split()[0], [w.detach() for w in weights], optimizer.state_dict(), directory)
+    state_dict.from_torch(case.split()[0], [w.detach() for w in weights], optimizer.state_dict(), path)
     return weights, optimizer
 
 
@@ -77,9 +77,9 @@ def same(ours, theirs, what):
 def test_a_training_of_pytorch_goes_on_here(temporary):
     for number, case in enumerate(CASES):
         for steps in (0, 3):
-            directory = os.path.join(temporary, f"in{number}-{steps}")
-            weights, optimizer = saved(case, directory, steps)
-            model, arrays = resumed(directory)
+            path = os.path.join(temporary, f"in{number}-{steps}")
+            weights, optimizer = saved(case, path, steps)
+            model, arrays = resumed(path)
             torch_steps(optimizer, weights, gradients(4, steps))
             our_steps(model, gradients(4, steps))
             same([a[0] for a in arrays], weights, f"{case} after {steps}")
@@ -88,12 +88,12 @@ def test_a_training_of_pytorch_goes_on_here(temporary):
 
 def test_a_training_from_here_goes_on_in_pytorch(temporary):
     for number, case in enumerate(CASES):
-        directory = os.path.join(temporary, f"out{number}")
-        saved(case, directory, 0)
-        model, arrays = resumed(directory)
+        path = os.path.join(temporary, f"out{number}")
+        saved(case, path, 0)
+        model, arrays = resumed(path)
         our_steps(model, gradients(3))
-        model.call("save", os.fsencode(directory))
-        kind, found, state = state_dict.to_torch(directory)
+        model.call("save", os.fsencode(path))
+        kind, found, state = state_dict.to_torch(path)
         assert kind == case.split()[0], (kind, case)
         weights, optimizer = start(case)
         optimizer.load_state_dict(state)
@@ -112,12 +112,14 @@ def test_what_has_no_equal_is_refused(temporary):
     dampened = torch.optim.SGD(weights, 1, 0.9, dampening=0.5).state_dict()
     kept = os.path.join(temporary, "kept")
     state_dict.model_of([{"rows": 3, "dim": 2, "rule": "rowwise_adagrad"}])[0].call("save", os.fsencode(kept))
-    refused = os.path.join(temporary, "refused")
+    text, refused = os.path.join(temporary, "text"), os.path.join(temporary, "refused")
+    with open(text, "w", encoding="ascii") as file:
+        file.write("no state of anything")
     for function, *args in ((state_dict.from_torch, "Rprop", plain, state, refused),
                             (state_dict.from_torch, "SGD", plain, dampened, refused),
                             (state_dict.from_torch, "Adam", plain[:1], state, refused),
                             (state_dict.from_torch, "Adam", [plain[0], plain[1].double()], state, refused),
-                            (state_dict.to_torch, kept)):
+                            (state_dict.to_torch, kept), (state_dict.to_torch, text)):
         try:
             function(*args)
         except state_dict.Refused:
