@@ -12,10 +12,14 @@
  * batch needs more, or which the caller gives: embfuse_set_scratch().
  *
  * Errors. Functions that can fail return 0 (EMBFUSE_OK) or another embfuse_status. Their last
- * parameter `why` may be NULL; otherwise it gets one line: what is wrong, where, and what to do.
- * After an error, no array has changed. The library never prints, never ends the program, and outside
- * its models keeps nothing but a mark in children of fork(). Only a status of EMBFUSE_DEVICE_ERROR can
- * come after a change: a device that fails does so later; and one error of embfuse_load(), which says so.
+ * parameter `why` may be NULL; otherwise it gets one line: what is wrong, where, and what to do. Any of
+ * them can return INVALID (a null pointer, no such table, a malformed struct), BUSY and NO_MEMORY; their
+ * comments name the rest. After an error no array has changed, and a new model or table is NULL. Only
+ * EMBFUSE_DEVICE_ERROR can come after a change: a device that fails does so later; and one error of
+ * embfuse_load(), which says so. The library never prints, never ends the program, and outside its models
+ * keeps nothing but a mark in children of fork().
+ *
+ * Structs. `size` is the sizeof the struct, set by the caller; `reserved` is 0.
  *
  * Threads. Any number of threads may use different models at once. A model takes one call at a time, a
  * call that only reads included: while one is under way, another thread's call changes nothing and
@@ -75,7 +79,7 @@ struct embfuse_error {
 
 /* Types of elements. fp8 is E4M3. */
 enum embfuse_type { EMBFUSE_FP32, EMBFUSE_BF16, EMBFUSE_FP16, EMBFUSE_FP8 };
-/* 0 is no type: what was forgotten is refused, and not read as the other one. */
+/* 0 is no type, so that a forgotten one is refused. */
 enum embfuse_id_type { EMBFUSE_INT64 = 1, EMBFUSE_INT32 = 2 };
 /* How the step writes types narrower than fp32. Stochastic rounding depends only on the seed, the
  * table, the step, the row and the column. */
@@ -88,12 +92,11 @@ enum embfuse_place { EMBFUSE_HOST, EMBFUSE_DEVICE };
 /* One table. Everything but rows, dim and rule may be 0: fp32 weights and momenta. */
 struct embfuse_table {
     int64_t rows;
-    int32_t dim;         /* elements per row */
-    int32_t weight_type; /* enum embfuse_type */
-    int32_t
-        momentum_type; /* EMBFUSE_FP32 or EMBFUSE_BF16: of states that are averages of gradients */
-    int32_t rounding;  /* enum embfuse_rounding */
-    const char *rule;  /* as in rules/README.md: "rowwise_adagrad", "adam" ... */
+    int32_t dim;           /* elements per row */
+    int32_t weight_type;   /* enum embfuse_type */
+    int32_t momentum_type; /* fp32 or bf16: of states that are averages of gradients */
+    int32_t rounding;      /* enum embfuse_rounding */
+    const char *rule;      /* as in rules/README.md: "rowwise_adagrad", "adam" ... */
 };
 
 /* One input feature. All 0: it sums rows of table 0, without padding. Several features may read one
@@ -108,34 +111,32 @@ struct embfuse_feature {
     /* 1: lookups of row padding_id do not count. A sequence's output of padding is the row, and the row
      * gets no gradient. 0: there is no padding, and padding_id is 0 or -1. */
     int32_t has_padding;
-    int32_t reserved; /* 0 */
+    int32_t reserved;
     int64_t padding_id;
     int64_t grad_offset, grad_stride;
 };
 
 struct embfuse_options {
-    size_t size;         /* sizeof(struct embfuse_options) */
+    size_t size;
     const char *kernel;  /* of the step: as `embfuse list` names it; NULL or "auto": see below */
     const char *forward; /* the same of the forward */
     int32_t place;       /* enum embfuse_place: where arrays are, and kernels run */
     int32_t threads;     /* of the host; 0: as many as OpenMP would take */
     int32_t grad_type;   /* of gradients and outputs: EMBFUSE_FP32, EMBFUSE_FP16 or EMBFUSE_BF16 */
-    int32_t reserved;    /* 0 */
+    int32_t reserved;
     uint64_t rounding_seed; /* of stochastic rounding */
 };
 
 struct embfuse_model; /* opaque */
 
-/* Makes a model without arrays. options NULL: all of it 0. Errors: INVALID (a table or feature is
- * malformed), UNKNOWN (rule or kernel), REFUSED (the kernel cannot run these rules), NO_MEMORY,
- * DEVICE_ERROR (no device). *out is NULL after an error. */
+/* Makes a model without arrays. options NULL: all of it 0. Errors: UNKNOWN (rule or kernel), REFUSED (the
+ * kernel cannot run these rules), DEVICE_ERROR (no device). */
 EMBFUSE_API int embfuse_model_create(struct embfuse_model **out, const struct embfuse_table *tables,
                                      int32_t num_tables, const struct embfuse_feature *features,
                                      int32_t num_features, const struct embfuse_options *options,
                                      struct embfuse_error *why);
 
-/* Frees the model, not the caller's arrays. NULL: does nothing. On a device it waits for the model's
- * work. */
+/* Frees the model. NULL: does nothing. On a device it waits for the model's work. */
 EMBFUSE_API void embfuse_model_free(struct embfuse_model *model);
 
 /* --- arrays of a table: the weights, then the states of its rule */
@@ -151,30 +152,30 @@ struct embfuse_array {
 /* The number of arrays of a table; -1: no such table. */
 EMBFUSE_API int32_t embfuse_array_count(const struct embfuse_model *model, int32_t table);
 
-/* Describes array number `array`, from 0, the weights. Errors: INVALID. */
+/* Describes array number `array`, from 0, the weights. */
 EMBFUSE_API int embfuse_array_info(const struct embfuse_model *model, int32_t table, int32_t array,
                                    struct embfuse_array *out, struct embfuse_error *why);
 
 /* The array lies at data, `stride` bytes from row to row; 0: row_bytes. The caller keeps it until the
  * model is freed or another one is bound. Both are aligned to the elements; on a device to 16 bytes if
- * row_bytes is a multiple of 16. Errors: INVALID. */
+ * row_bytes is a multiple of 16. */
 EMBFUSE_API int embfuse_bind(struct embfuse_model *model, int32_t table, int32_t array, void *data,
                              int64_t stride, struct embfuse_error *why);
 
-/* Writes the values of a new table into all bound states of a table. Errors: INVALID (a state is not
- * bound, or arrays are on a device: there the caller writes them; embfuse_initial() has the values). */
+/* Writes the values of a new table into all states of a table, which are bound and on the host. On a device
+ * the caller writes them; embfuse_initial() has the values. */
 EMBFUSE_API int embfuse_init_states(struct embfuse_model *model, int32_t table,
                                     struct embfuse_error *why);
 
-/* The value of a new row in column `column` of a state. Errors: INVALID. */
+/* The value of a new row in column `column` of a state. */
 EMBFUSE_API int embfuse_initial(const struct embfuse_model *model, int32_t table, int32_t array,
                                 int32_t column, double *out, struct embfuse_error *why);
 
 /* --- hyper-parameters and steps: a change counts from the next step on, and needs no new plan */
 
 /* Sets a hyper-parameter of a table's rule; table -1: of every table that has it. Rules have those
- * of rules/README.md, rounded to fp32, and "lr". Errors: INVALID (no such table, or not a value for
- * it: the message has the range), UNKNOWN (no such hyper-parameter). */
+ * of rules/README.md, rounded to fp32, and "lr". Errors: INVALID (`why` has the range of values), UNKNOWN (no
+ * such hyper-parameter). */
 EMBFUSE_API int embfuse_set(struct embfuse_model *model, int32_t table, const char *name,
                             double value, struct embfuse_error *why);
 EMBFUSE_API int embfuse_get(const struct embfuse_model *model, int32_t table, const char *name,
@@ -182,7 +183,7 @@ EMBFUSE_API int embfuse_get(const struct embfuse_model *model, int32_t table, co
 
 /* The steps that a table has taken. Bias corrections and stochastic rounding depend on the number of
  * a step; a resumed training sets it. Rules that count steps in a row (adam_lazy_global, adam_row_bias,
- * rowwise_adagrad_counter, rowwise_adagrad_ema) take 2^24 at most. Errors: INVALID. */
+ * rowwise_adagrad_counter, rowwise_adagrad_ema) take 2^24 at most. */
 EMBFUSE_API int embfuse_get_steps(const struct embfuse_model *model, int32_t table, int64_t *out,
                                   struct embfuse_error *why);
 EMBFUSE_API int embfuse_set_steps(struct embfuse_model *model, int32_t table, int64_t steps,
@@ -191,8 +192,8 @@ EMBFUSE_API int embfuse_set_steps(struct embfuse_model *model, int32_t table, in
 /* --- learning-rate schedules: the rate of step t as a closed form
  *
  * t is the number of steps before this one: the first step has t = 0. As torch.optim.lr_scheduler, in
- * double. PyTorch multiplies the rate of the step before instead, which differs in the last bits; a
- * closed form needs no state, and a resumed training goes on with the number of its steps. */
+ * double, but for the last bits: PyTorch multiplies the rate of the step before. A closed form needs no
+ * state: a resumed training goes on with the number of its steps. */
 
 /* k is the number of milestones that are <= t. */
 enum embfuse_schedule_kind {
@@ -212,7 +213,7 @@ enum embfuse_schedule_kind {
 
 /* Only the fields that a kind names are read. */
 struct embfuse_schedule {
-    size_t size;  /* sizeof(struct embfuse_schedule) */
+    size_t size;
     int32_t kind; /* enum embfuse_schedule_kind */
     int32_t num_milestones;
     int64_t steps;   /* at least 1; of constant and linear at least 0 */
@@ -231,8 +232,7 @@ EMBFUSE_API double embfuse_schedule_rate(const struct embfuse_schedule *schedule
 
 /* Sets "lr" of a table (-1: of every table) to the rate of its next step, where t is the steps that it has
  * taken. To be called before each step. A schedule over epochs instead: embfuse_set() with
- * embfuse_schedule_rate(). Errors: INVALID (no such table, the schedule is malformed, or the rate is not
- * one for the rule). */
+ * embfuse_schedule_rate(). Errors: INVALID (the rate is not one for the rule). */
 EMBFUSE_API int embfuse_schedule_set(struct embfuse_model *model, int32_t table,
                                      const struct embfuse_schedule *schedule, double base,
                                      struct embfuse_error *why);
@@ -244,7 +244,7 @@ EMBFUSE_API int embfuse_schedule_set(struct embfuse_model *model, int32_t table,
  * the model's arrays are, except feature_lookups. They may change after a call on the host returns;
  * on a device, after the stream has passed it. */
 struct embfuse_batch {
-    size_t size;  /* sizeof(struct embfuse_batch) */
+    size_t size;
     int64_t bags; /* of each feature; 0: ids and offsets are not read, the output is empty */
     /* Of all features. 0: the output is zeros, and the step changes nothing, unless its kernel moves all
      * rows, as cpu_dense does with adam. */
@@ -271,8 +271,7 @@ struct embfuse_batch {
 /* Looks up and pools. output: elements of grad_type where `struct embfuse_feature` says. Elements
  * between output rows keep their bits. On the host the call returns when it is done; on a device it
  * enqueues on the batch's stream, but a batch that is not trusted waits for the stream.
- * Errors: INVALID (a null pointer, or weights are not bound), BAD_BATCH, REFUSED, NO_MEMORY,
- * DEVICE_ERROR. */
+ * Errors: INVALID (weights are not bound), BAD_BATCH, REFUSED, DEVICE_ERROR. */
 EMBFUSE_API int embfuse_forward(struct embfuse_model *model, const struct embfuse_batch *batch,
                                 void *output, struct embfuse_error *why);
 
@@ -311,8 +310,8 @@ struct embfuse_monitor {
 
 /* Watches one row in `every`, a power of two, from now on; 0: no row. The first one is drawn. Memory of the
  * library: 16 bytes for each watched row, and 16 KiB. 1 is exact, and takes up to another cache line for each
- * touched row; extras/library/README.md has the cost of both. Errors: INVALID, NO_MEMORY, REFUSED (arrays on a
- * device, or a kernel that sweeps all rows or steps once per lookup). */
+ * touched row; extras/library/README.md has the cost of both. Errors: REFUSED (arrays on a device, or a kernel
+ * that sweeps all rows or steps once per lookup). */
 EMBFUSE_API int embfuse_monitor_start(struct embfuse_model *model, int32_t table, int64_t every,
                                       struct embfuse_error *why);
 
@@ -322,32 +321,30 @@ EMBFUSE_API int embfuse_monitor_read(const struct embfuse_model *model, int32_t 
                                      struct embfuse_error *why);
 
 /* The records: number i is that of row *first + i * every. They are valid until the next start, and change
- * with every step. Errors: INVALID (the table is not watched). */
+ * with every step. */
 EMBFUSE_API int embfuse_monitor_rows(const struct embfuse_model *model, int32_t table,
                                      const struct embfuse_watched_row **rows, int64_t *count,
                                      int64_t *first, struct embfuse_error *why);
 
 /* --- state: a training in a file, to go on with later
  *
- * A state is all that the next steps depend on: weights, states of the rules (with the counters of rows
- * that some rules keep there), steps, hyper-parameters, and the seed of stochastic rounding. So a
- * training that is saved and loaded goes on with the same bits, with any number of threads if its kernel
- * has the same bits for all of them. The file is a safetensors file; extras/library/README.md has the format.
+ * A state is all that the next steps depend on: weights, states of the rules, steps, hyper-parameters, and
+ * the seed of stochastic rounding. So a training that is saved and loaded goes on with the same bits, with
+ * any number of threads if its kernel has the same bits for all of them. The file is in the format
+ * safetensors; extras/library/README.md has the details.
  *
- * Not in it: options of the model and its features, which the program gives again; schedules, which have
- * no state; figures of the monitor; and what is the caller's: averages, counters of admission, the
- * position in the data. Give all files of a save a name with the number of steps, save the state last,
- * and keep those of the last two saves. */
+ * Not in it: options of the model and its features, which the program gives again; figures of the monitor;
+ * and what is the caller's: averages, counters of admission, the position in the data. Give all files of a
+ * save a name with the number of steps, save the state last, and keep those of the last two saves. */
 
 /* Saves the model to a file, whose folder exists. A crash or a loss of power at any moment leaves the file
  * that was there or the new one, whole: PATH.part is written, synced (fsync) and renamed, and the folder is
- * synced. That takes as long as the disk takes to write everything. Memory of the library: 4 MiB, or one
- * row. Two saves to one file at once: the second is refused, where the file system has locks. On a device,
- * wait for the streams of the model's steps first. A save replaces nothing but a state that the model could load.
- * Errors: INVALID (an array is not bound), FILE_ERROR (nothing is saved, and what was there stays as it
- * was; or the new file is there, and only its folder could not be synced: `why` says so), REFUSED (the path
- * names a state of another model or version, or a folder; or the model has too many tables for a header of
- * 100 MB), NO_MEMORY, DEVICE_ERROR. */
+ * synced. Memory of the library: 4 MiB, or one row. A save replaces nothing but a state that the model could
+ * load. Of two saves to one file at once the second is refused, where the file system has locks. On a
+ * device, wait for the streams of the model's steps first.
+ * Errors: INVALID (an array is not bound), FILE_ERROR (what was there stays as it was; or `why` says that
+ * all is saved, but the folder could not be synced), REFUSED (the path names a state of another model or
+ * version, or a folder; or the header would have more than 100 MB), DEVICE_ERROR. */
 EMBFUSE_API int embfuse_save(const struct embfuse_model *model, const char *path,
                              struct embfuse_error *why);
 
@@ -355,8 +352,8 @@ EMBFUSE_API int embfuse_save(const struct embfuse_model *model, const char *path
  * and seed replace those of the model. First the file is verified with its checksums, then it is read
  * again into the arrays: if it changes in between, or the disk fails, `why` says that the arrays are half
  * read. On a device, wait for the streams of the model's work first.
- * Errors: INVALID (an array is not bound), FILE_ERROR (the file is damaged or cannot be read), REFUSED (it has
- * other tables: rows, dim, rule, types or rounding; or it is of another version), NO_MEMORY, DEVICE_ERROR. */
+ * Errors: INVALID (an array is not bound), FILE_ERROR (the file is damaged or cannot be read), REFUSED (it
+ * has other tables: rows, dim, rule, types or rounding; or it is of another version), DEVICE_ERROR. */
 EMBFUSE_API int embfuse_load(struct embfuse_model *model, const char *path,
                              struct embfuse_error *why);
 
@@ -379,7 +376,7 @@ enum embfuse_average_kind {
 /* The average of one table, without anything of the library's own: who keeps this struct and its arrays
  * can go on with it later. A table may have several. All 0: no snapshot yet. */
 struct embfuse_average {
-    size_t size; /* sizeof(struct embfuse_average) */
+    size_t size;
     int32_t table;
     int32_t kind; /* enum embfuse_average_kind */
     double decay; /* of EMA: 0 <= decay < 1 */
@@ -396,22 +393,21 @@ struct embfuse_average {
 
 /* Brings the rows of lazy averages up to date that the batch of the next step looks up, while they have
  * their old weights. To be called before each embfuse_step() from the first update on; it does nothing
- * before that, and for averages that are not lazy. Errors: INVALID (an average is malformed, weights are not bound or
- * are on a device, or a step was taken without this call: then a lazy average is lost), BAD_BATCH,
- * REFUSED (the step's kernel also changes rows that the batch does not look up). */
+ * before that, and for averages that are not lazy. Errors: INVALID (weights are not bound or are on a
+ * device, or a step was taken without this call: then a lazy average is lost), BAD_BATCH, REFUSED (the
+ * step's kernel also changes rows that the batch does not look up). */
 EMBFUSE_API int embfuse_average_before_step(struct embfuse_model *model,
                                             struct embfuse_average *averages, int32_t count,
                                             const struct embfuse_batch *batch,
                                             struct embfuse_error *why);
 
-/* The weights as they are now are one more snapshot. Only averages that are not lazy read them at once.
- * Errors: INVALID, as above. */
+/* The weights as they are now are one more snapshot. Only averages that are not lazy read them at once. */
 EMBFUSE_API int embfuse_average_update(struct embfuse_model *model,
                                        struct embfuse_average *averages, int32_t count,
                                        struct embfuse_error *why);
 
 /* Brings all rows of lazy averages up to date. Training may go on afterwards. A model with data as its
- * weights evaluates the average. Errors: INVALID, as above. */
+ * weights evaluates the average. */
 EMBFUSE_API int embfuse_average_finish(struct embfuse_model *model,
                                        const struct embfuse_average *averages, int32_t count,
                                        struct embfuse_error *why);
@@ -436,7 +432,7 @@ enum embfuse_admission_kind {
  * state: who keeps them can go on later. A counter stops at the value that means admitted: the threshold, or
  * for chance the largest value of its type. */
 struct embfuse_admission {
-    size_t size; /* sizeof(struct embfuse_admission) */
+    size_t size;
     int32_t table;
     int32_t kind;       /* enum embfuse_admission_kind */
     int64_t threshold;  /* of count: from 1 to the largest value of a counter */
@@ -450,15 +446,14 @@ struct embfuse_admission {
      * is admitted too early with about the probability (1 - exp(-hashes*ids/num_counters))^hashes, where
      * ids is the number of different ids so far. */
     int32_t hashes;
-    int32_t frozen;   /* 1: nothing is counted, for evaluation */
-    int32_t reserved; /* 0 */
+    int32_t frozen; /* 1: nothing is counted, for evaluation */
+    int32_t reserved;
 };
 
 /* Counts a batch of a model, and writes its ids to ids_out [lookups], of batch->id_type; it may be
  * batch->ids. Ids of tables without an admission stay as they are. rejected, which may be NULL, gets the
- * number of lookups that became padding. Errors: INVALID (an admission is malformed, two are of one table,
- * a feature of their tables has no padding, there are fewer counters than rows, or the model is on a
- * device), BAD_BATCH. */
+ * number of lookups that became padding. Errors: INVALID (two admissions are of one table, a feature of it
+ * has no padding, there are fewer counters than rows, or the model is on a device), BAD_BATCH. */
 EMBFUSE_API int embfuse_admit(struct embfuse_model *model,
                               const struct embfuse_admission *admissions, int32_t count,
                               const struct embfuse_batch *batch, void *ids_out, int64_t *rejected,
@@ -467,14 +462,14 @@ EMBFUSE_API int embfuse_admit(struct embfuse_model *model,
 /* The same for ids without a model, such as hashed ids that get a row only when they are admitted: ids
  * [lookups] of type id_type (enum embfuse_id_type). Those that are padding_id are not counted; those that
  * are not admitted become padding_id, which may be negative. threads 0: as many as OpenMP would take.
- * Errors: INVALID, BAD_BATCH (there is no counter for an id). */
+ * Errors: BAD_BATCH (there is no counter for an id). */
 EMBFUSE_API int embfuse_admit_ids(const struct embfuse_admission *admission, const void *ids,
                                   int32_t id_type, int64_t lookups, int64_t padding_id,
                                   int32_t threads, void *ids_out, int64_t *rejected,
                                   struct embfuse_error *why);
 
-/* Counters and hashes of a Bloom filter that after so many different ids admits one too early with about
- * this probability. Errors: INVALID (ids is below 1, or the probability is not between 0 and 1). */
+/* Counters and hashes of a Bloom filter that after so many different ids, at least 1, admits one too early
+ * with about this probability, between 0 and 1. */
 EMBFUSE_API int embfuse_admission_filter(int64_t ids, double probability, int64_t *num_counters,
                                          int32_t *hashes, struct embfuse_error *why);
 
@@ -491,7 +486,7 @@ EMBFUSE_API int embfuse_scratch_bytes(struct embfuse_model *model,
                                       struct embfuse_error *why);
 
 /* The model uses this scratch and allocates none: a step that needs more fails with NO_MEMORY. data:
- * where the model's arrays are, aligned to 256 bytes. NULL: back to the model's own. Errors: INVALID. */
+ * where the model's arrays are, aligned to 256 bytes. NULL: back to the model's own. */
 EMBFUSE_API int embfuse_set_scratch(struct embfuse_model *model, void *data, size_t bytes,
                                     struct embfuse_error *why);
 
@@ -501,28 +496,28 @@ EMBFUSE_API int embfuse_set_scratch(struct embfuse_model *model, void *data, siz
 struct embfuse_frozen; /* opaque */
 
 struct embfuse_frozen_info {
-    size_t size; /* sizeof(struct embfuse_frozen_info), set by the caller */
+    size_t size;
     int64_t rows;
     int64_t row_bytes;
     const void *data; /* [rows][row_bytes], until the table is closed */
-    const char *
-        type; /* "fp32", "bf16", "fp16", "fp8" or "int8": dim codes (uint8), then scale and bias (fp32);
-                         element = scale * code + bias, as in FBGEMM's fused 8-bit rowwise tables */
+    /* "fp32", "bf16", "fp16", "fp8" or "int8": dim codes (uint8), then scale and bias (fp32); element =
+     * scale * code + bias, as in FBGEMM's fused 8-bit rowwise tables. */
+    const char *type;
     int32_t dim;
     int32_t reserved;
 };
 
 /* Maps a table: NAME (NAME.rows and NAME.table), or FILE.npy. verify 1: reads all rows once, and compares
- * their checksum, which a .npy does not have. Errors: INVALID, FILE_ERROR (a file is missing, damaged or
- * of another format), NO_MEMORY. *out is NULL after an error. The file must not be written while it is
- * mapped: replace it by another of its name, and open that. */
+ * their checksum, which a .npy does not have. The file must not be written while it is mapped: replace it
+ * by another of its name, and open that. Errors: FILE_ERROR (a file is missing, damaged or of another
+ * format). */
 EMBFUSE_API int embfuse_frozen_open(struct embfuse_frozen **out, const char *name, int32_t verify,
                                     struct embfuse_error *why);
 
 /* NULL: does nothing. */
 EMBFUSE_API void embfuse_frozen_close(struct embfuse_frozen *table);
 
-/* Describes a table. Errors: INVALID. */
+/* Describes a table. */
 EMBFUSE_API int embfuse_frozen_describe(const struct embfuse_frozen *table,
                                         struct embfuse_frozen_info *out, struct embfuse_error *why);
 
@@ -530,7 +525,7 @@ EMBFUSE_API int embfuse_frozen_describe(const struct embfuse_frozen *table,
  * EMBFUSE_NONE. It has the bits of embfuse_forward() on the same rows; int8 sums weight * (scale * code +
  * bias) in fp32. padding_id: lookups of this row do not count; -1: none. threads: of this call; one
  * is best for a request of a few rows. Any number of threads may look up in one table at once.
- * Errors: INVALID, BAD_BATCH, FORKED; then output has not changed. */
+ * Errors: BAD_BATCH. */
 EMBFUSE_API int embfuse_frozen_lookup(const struct embfuse_frozen *table,
                                       const struct embfuse_batch *batch, int32_t pooling,
                                       int64_t padding_id, int32_t threads, float *output,
