@@ -35,18 +35,15 @@ static size_t bytes_of(const struct state_array *a) {
 
 /* --- between host and device; on the host the arrays are one */
 
-static void send(struct state_case *c) {
+static void copy(struct state_case *c, bool to_device) {
     struct error err;
     for (int32_t t = 0; t < c->num_tables; t++)
-        for (struct state_array *a = c->arrays[t]; a < c->arrays[t] + STATE_ARRAYS; a++)
-            if (a->device) must(device_put(a->device, a->data, bytes_of(a), &err), err.text);
-}
-
-static void fetch(struct state_case *c) {
-    struct error err;
-    for (int32_t t = 0; t < c->num_tables; t++)
-        for (struct state_array *a = c->arrays[t]; a < c->arrays[t] + STATE_ARRAYS; a++)
-            if (a->device) must(device_get(a->data, a->device, bytes_of(a), &err), err.text);
+        for (struct state_array *a = c->arrays[t]; a < c->arrays[t] + STATE_ARRAYS; a++) {
+            if (!a->device) continue;
+            must(to_device ? device_put(a->device, a->data, bytes_of(a), &err)
+                           : device_get(a->data, a->device, bytes_of(a), &err),
+                 err.text);
+        }
 }
 
 static void *on_device(const void *data, size_t bytes) {
@@ -120,7 +117,7 @@ void state_case_scramble(struct state_case *c, uint64_t seed) {
                     if (n % 8 == 0) word = rng_u64(seed, n);
                     a->data[row * a->stride + k] = (unsigned char)word;
                 }
-    send(c);
+    copy(c, true);
 }
 
 void state_case_begin(struct state_case *c, uint64_t seed) {
@@ -138,7 +135,7 @@ void state_case_begin(struct state_case *c, uint64_t seed) {
                           (float)value);
             }
         }
-    send(c);
+    copy(c, true);
 }
 
 static int64_t columns(const struct state_case *c) {
@@ -221,8 +218,8 @@ static const char *settings_differ(const struct embfuse_model *a, const struct e
 
 const char *state_case_differs(struct state_case *a, struct state_case *b) {
     const char *what = NULL;
-    fetch(a);
-    fetch(b);
+    copy(a, false);
+    copy(b, false);
     for (int32_t t = 0; !what && t < a->num_tables; t++)
         for (int i = 0; !what && i < STATE_ARRAYS; i++)
             what = array_differs(&a->arrays[t][i], &b->arrays[t][i]);

@@ -14,7 +14,7 @@ import embfuse
 
 try:
     import safetensors
-    from safetensors.numpy import load_file, save_file
+    from safetensors.numpy import save_file
 except ImportError:
     safetensors = None
 
@@ -92,13 +92,10 @@ def test_the_package_reads_it(folder):
     same(found, arrays)
     with safetensors.safe_open(path, "np") as file:
         assert file.metadata() == read(path)[1]
-    os.remove(path)
-    path, arrays = saved(folder, [dict(rows=3, dim=4, rule="adam")])
-    same(load_file(path), arrays)
 
 
 def test_the_library_loads_what_the_package_writes(folder):
-    """In another order and with more metadata. It refuses another type, other metadata, and a file without metadata."""
+    """With arrays in another order and more metadata, but not without metadata."""
     need()
     tables = [dict(rows=3, dim=5, rule="sgd", weight_type=2), dict(rows=6, dim=3, rule="adam_row_bias")]
     path, arrays = saved(folder, tables)
@@ -106,24 +103,17 @@ def test_the_library_loads_what_the_package_writes(folder):
     model, own = model_of(tables, 2)
     before = {name: array.copy() for name, array in own.items()}
     written = os.path.join(folder, "written")
-
-    def load(changed, known):
-        save_file({name: tensors[name] for name in sorted(tensors)} | changed, written, known)
+    save_file(tensors, written)
+    try:
         model.call("load", os.fsencode(written))
-
-    changed = metadata["embfuse"].replace('"beta1":', '"beta2":', 1)
-    for what, known, said in (({"table.0.weight": tensors["table.0.weight"].view(np.uint16)}, metadata, "U16"),
-                              ({}, None, "__metadata__"), ({}, {**metadata, "embfuse": changed}, "checksum")):
-        try:
-            load(what, known)
-        except embfuse.Error as e:
-            assert said in str(e), e
-        else:
-            raise AssertionError(f"loaded, but {said}")
-        same(own, before)
-    load({}, {**metadata, "format": "np"})
-    with open(path, "rb") as a, open(written, "rb") as b:
-        assert a.read() != b.read()
+    except embfuse.Error as e:
+        assert "__metadata__" in str(e), e
+    else:
+        raise AssertionError("loaded without metadata")
+    same(own, before)
+    save_file(tensors, written, {**metadata, "format": "np"})
+    assert list(read(written)[0]) != list(tensors)
+    model.call("load", os.fsencode(written))
     same(own, arrays)
     assert model.get_steps(1) == 2**60 + 1
 
