@@ -42,48 +42,17 @@ cudaError_t launch_error(const Launch &l) {
     return shared ? cudaSuccess : cudaErrorInvalidValue;
 }
 
-static int attribute(cudaDeviceAttr attr, bool *known) {
+static bool attribute(cudaDeviceAttr attr, int *value) {
     switch (attr) {
-    case cudaDevAttrMaxThreadsPerBlock:
-    case cudaDevAttrMaxBlockDimX:
-    case cudaDevAttrMaxBlockDimY: return MAX_BLOCK;
-    case cudaDevAttrMaxBlockDimZ: return MAX_BLOCK_Z;
-    case cudaDevAttrMaxGridDimX: return MAX_GRID_X;
-    case cudaDevAttrMaxGridDimY:
-    case cudaDevAttrMaxGridDimZ: return MAX_GRID_YZ;
-    case cudaDevAttrMaxSharedMemoryPerBlock: return STATIC_SHARED_LIMIT;
-    case cudaDevAttrMaxSharedMemoryPerBlockOptin: return SHARED_LIMIT;
-    case cudaDevAttrMaxSharedMemoryPerMultiprocessor: return SHARED_LIMIT + 1024;
-    case cudaDevAttrReservedSharedMemoryPerBlock: return 1024;
-    case cudaDevAttrTotalConstantMemory: return 64 << 10;
-    case cudaDevAttrWarpSize: return 32;
-    case cudaDevAttrMaxRegistersPerBlock:
-    case cudaDevAttrMaxRegistersPerMultiprocessor: return 65536;
-    case cudaDevAttrClockRate: /* in kHz; the emulation has no clock */
-    case cudaDevAttrMemoryClockRate:
-    case cudaDevAttrIntegrated:
-    case cudaDevAttrManagedMemory:
-    case cudaDevAttrCooperativeLaunch: return 0;
-    case cudaDevAttrMultiProcessorCount: return 132;
-    case cudaDevAttrCanMapHostMemory:
-    case cudaDevAttrConcurrentKernels:
-    case cudaDevAttrEccEnabled:
-    case cudaDevAttrUnifiedAddressing: return 1;
-    case cudaDevAttrGlobalMemoryBusWidth: return 5120;
-    case cudaDevAttrL2CacheSize: return 50 << 20;
-    case cudaDevAttrMaxThreadsPerMultiProcessor: return 2048;
-    case cudaDevAttrMaxBlocksPerMultiprocessor: return 32;
-    case cudaDevAttrAsyncEngineCount: return 3;
-    case cudaDevAttrComputeCapabilityMajor: return 9;
-    case cudaDevAttrComputeCapabilityMinor: return 0;
+    case cudaDevAttrMaxGridDimX: *value = MAX_GRID_X; return true;
+    case cudaDevAttrMaxSharedMemoryPerBlock: *value = STATIC_SHARED_LIMIT; return true;
+    case cudaDevAttrMultiProcessorCount: *value = 132; return true;
+    case cudaDevAttrL2CacheSize: *value = 50 << 20; return true;
+    case cudaDevAttrUnifiedAddressing: *value = 1; return true;
+    case cudaDevAttrComputeCapabilityMajor: *value = 9; return true;
+    case cudaDevAttrComputeCapabilityMinor: *value = 0; return true;
     }
-    *known = false;
-    return 0;
-}
-
-static int known_attribute(cudaDeviceAttr attr) {
-    bool known = true;
-    return attribute(attr, &known);
+    return false;
 }
 
 } // namespace emulation
@@ -105,37 +74,13 @@ cudaError_t cudaGetDevice(int *device) {
 }
 
 cudaError_t cudaDeviceGetAttribute(int *value, cudaDeviceAttr attr, int device) {
-    bool known = true;
-    *value = attribute(attr, &known);
     if (device != 0) return returned(cudaErrorInvalidDevice);
-    return returned(known ? sticky_error() : cudaErrorInvalidValue);
+    return returned(attribute(attr, value) ? sticky_error() : cudaErrorInvalidValue);
 }
 
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp *p, int device) {
-    *p = {};
-    if (device != 0) return returned(cudaErrorInvalidDevice);
-    snprintf(p->name, sizeof p->name, "emulated (CPU, correctness only)");
-    p->totalGlobalMem = settings().capacity;
-    p->sharedMemPerBlock = STATIC_SHARED_LIMIT;
-    p->sharedMemPerBlockOptin = SHARED_LIMIT;
-    p->sharedMemPerMultiprocessor = SHARED_LIMIT + 1024;
-    p->reservedSharedMemPerBlock = 1024;
-    p->regsPerBlock = p->regsPerMultiprocessor = 65536;
-    p->warpSize = 32;
-    p->maxThreadsPerBlock = p->maxThreadsDim[0] = p->maxThreadsDim[1] = MAX_BLOCK;
-    p->maxThreadsDim[2] = MAX_BLOCK_Z;
-    p->maxGridSize[0] = MAX_GRID_X;
-    p->maxGridSize[1] = p->maxGridSize[2] = MAX_GRID_YZ;
-    p->totalConstMem = 64 << 10;
-    p->major = known_attribute(cudaDevAttrComputeCapabilityMajor);
-    p->multiProcessorCount = known_attribute(cudaDevAttrMultiProcessorCount);
-    p->concurrentKernels = p->ECCEnabled = p->unifiedAddressing = p->canMapHostMemory = 1;
-    p->asyncEngineCount = known_attribute(cudaDevAttrAsyncEngineCount);
-    p->memoryBusWidth = known_attribute(cudaDevAttrGlobalMemoryBusWidth);
-    p->l2CacheSize = known_attribute(cudaDevAttrL2CacheSize);
-    p->maxThreadsPerMultiProcessor = 2048;
-    p->maxBlocksPerMultiProcessor = 32;
-    return returned(sticky_error());
+    *p = {"emulated (CPU, correctness only)"};
+    return returned(device == 0 ? sticky_error() : cudaErrorInvalidDevice);
 }
 
 cudaError_t cudaDeviceGetPCIBusId(char *id, int len, int device) {
@@ -170,8 +115,6 @@ cudaError_t cudaDeviceReset(void) {
 
 cudaError_t cudaFuncSetAttribute(const void *function, cudaFuncAttribute attr, int value) {
     Turn turn;
-    if (attr == cudaFuncAttributePreferredSharedMemoryCarveout)
-        return returned(value <= 100 ? sticky_error() : cudaErrorInvalidValue);
     if (attr != cudaFuncAttributeMaxDynamicSharedMemorySize || value < 0 || value > SHARED_LIMIT)
         return returned(cudaErrorInvalidValue);
     auto i = std::find_if(allowed.begin(), allowed.end(),
@@ -188,7 +131,6 @@ cudaError_t cudaFuncGetAttributes(cudaFuncAttributes *attr, const void *function
     *attr = {};
     attr->maxThreadsPerBlock = int(launch_bound(function, MAX_BLOCK));
     attr->numRegs = 32; /* any number: nothing is compiled for a GPU */
-    attr->ptxVersion = attr->binaryVersion = 90;
     attr->maxDynamicSharedSizeBytes = dynamic_shared_limit(function);
     return returned(sticky_error());
 }

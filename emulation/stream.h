@@ -27,25 +27,17 @@ struct CUgraphExec_st {
 };
 
 struct CUstream_st {
-    unsigned flags;
-    CUgraph_st *graph; /* NULL: does not capture */
-    bool began;        /* this stream began the capture; other streams of the graph joined it */
-    bool invalid;      /* the capture has failed */
-    cudaStreamCaptureMode mode;
+    CUgraph_st *graph;                       /* NULL: does not capture */
+    bool invalid;                            /* the capture has failed */
     std::vector<std::function<void()>> late; /* see submit_late() */
 };
 
 struct CUevent_st {
-    bool timing;
     bool recorded;
     CUgraph_st *graph; /* the capture that recorded it, or NULL */
 };
 
 namespace emulation {
-
-/* Whether the stream exists; whether it is a default stream, which always exists. */
-bool is_stream(cudaStream_t stream);
-bool is_default(cudaStream_t stream);
 
 /* Runs the work or records it. */
 cudaError_t submit(cudaStream_t stream, cudaGraphNodeType type, std::function<void()> work);

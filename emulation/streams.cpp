@@ -15,29 +15,20 @@ template <class T> static bool listed(const std::vector<T> &all, T one) {
     return std::find(all.begin(), all.end(), one) != all.end();
 }
 
-bool is_default(cudaStream_t stream) {
-    return stream == nullptr || stream == cudaStreamLegacy || stream == cudaStreamPerThread;
-}
-
-bool is_stream(cudaStream_t stream) {
-    return is_default(stream) || listed(streams, stream);
+/* NULL is the default stream. */
+static bool is_stream(cudaStream_t stream) {
+    return !stream || listed(streams, stream);
 }
 
 static bool captures(cudaStream_t stream) {
-    return !is_default(stream) && stream->graph;
-}
-
-/* A failed capture continues, but can only fail. */
-static void invalidate(CUgraph_st *graph) {
-    for (cudaStream_t s : streams)
-        if (s->graph == graph) s->invalid = true;
+    return stream && stream->graph;
 }
 
 cudaError_t forbidden_in_capture() {
     cudaError_t error = cudaSuccess;
     for (cudaStream_t s : streams) {
-        if (!s->graph || s->mode == cudaStreamCaptureModeRelaxed) continue;
-        invalidate(s->graph);
+        if (!s->graph) continue;
+        s->invalid = true; /* a failed capture continues, but can only fail */
         error = cudaErrorStreamCaptureUnsupported;
     }
     return error;
@@ -45,21 +36,13 @@ cudaError_t forbidden_in_capture() {
 
 cudaError_t forbidden_in_capture_of(cudaStream_t stream) {
     if (!is_stream(stream)) return cudaErrorInvalidResourceHandle;
-    if (is_default(stream)) {
-        for (cudaStream_t s : streams) { /* the default stream waits for all blocking ones */
-            if (!s->graph || (s->flags & cudaStreamNonBlocking)) continue;
-            invalidate(s->graph);
-            return cudaErrorStreamCaptureImplicit;
-        }
-    } else if (stream->graph) {
-        invalidate(stream->graph);
-        return cudaErrorStreamCaptureUnsupported;
-    }
-    return sticky_error();
+    if (!captures(stream)) return sticky_error();
+    stream->invalid = true;
+    return cudaErrorStreamCaptureUnsupported;
 }
 
 static void catch_up(cudaStream_t stream) {
-    if (is_default(stream)) return;
+    if (!stream) return;
     auto late = std::move(stream->late);
     stream->late.clear();
     for (auto &work : late) work();
@@ -68,7 +51,7 @@ static void catch_up(cudaStream_t stream) {
 cudaError_t submit_late(cudaStream_t stream, std::function<void()> work) {
     Turn turn;
     cudaError_t error = forbidden_in_capture_of(stream);
-    if (!error && is_default(stream)) error = cudaErrorNotSupported;
+    if (!error && !stream) error = cudaErrorNotSupported;
     if (!error) stream->late.push_back(std::move(work));
     return error;
 }
@@ -121,27 +104,20 @@ using namespace emulation;
 
 /* --- streams */
 
+/* The default stream never waits for a stream of the emulation, so each must be a non-blocking one. */
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned flags) {
     Turn turn;
     if (sticky_error()) return returned(sticky_error());
-    if (flags > cudaStreamNonBlocking) return returned(cudaErrorInvalidValue);
-    *stream = new CUstream_st{flags, nullptr, false, false, cudaStreamCaptureModeGlobal};
+    if (flags != cudaStreamNonBlocking) return returned(cudaErrorNotSupported);
+    *stream = new CUstream_st{};
     streams.push_back(*stream);
     return cudaSuccess;
-}
-
-cudaError_t cudaStreamCreate(cudaStream_t *stream) {
-    return cudaStreamCreateWithFlags(stream, cudaStreamDefault);
 }
 
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
     Turn turn;
     if (!listed(streams, stream)) return returned(cudaErrorInvalidResourceHandle);
-    if (stream->began) {
-        for (cudaStream_t s : streams)
-            if (s != stream && s->graph == stream->graph) s->graph = nullptr;
-        delete stream->graph;
-    }
+    delete stream->graph;
     catch_up(stream);
     streams.erase(std::find(streams.begin(), streams.end(), stream));
     delete stream;
@@ -164,16 +140,12 @@ cudaError_t cudaStreamQuery(cudaStream_t stream) {
 
 /* --- events */
 
-cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned flags) {
+cudaError_t cudaEventCreate(cudaEvent_t *event) {
     Turn turn;
     if (sticky_error()) return returned(sticky_error());
-    *event = new CUevent_st{!(flags & cudaEventDisableTiming), false, nullptr};
+    *event = new CUevent_st{};
     events.push_back(*event);
     return cudaSuccess;
-}
-
-cudaError_t cudaEventCreate(cudaEvent_t *event) {
-    return cudaEventCreateWithFlags(event, cudaEventDefault);
 }
 
 cudaError_t cudaEventDestroy(cudaEvent_t event) {
@@ -200,59 +172,34 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
 }
 
 /* An event of a capture never happens, so a wait for it would never end. */
-static cudaError_t forbidden_if_captured(cudaEvent_t event) {
-    if (!listed(events, event)) return cudaErrorInvalidResourceHandle;
-    if (!event->graph) return sticky_error();
-    invalidate(event->graph);
-    return cudaErrorStreamCaptureUnsupported;
-}
-
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
     Turn turn;
-    return returned(forbidden_if_captured(event));
-}
-
-cudaError_t cudaEventQuery(cudaEvent_t event) {
-    Turn turn;
-    return returned(forbidden_if_captured(event));
+    if (!listed(events, event)) return returned(cudaErrorInvalidResourceHandle);
+    if (!event->graph) return returned(sticky_error());
+    for (cudaStream_t s : streams)
+        if (s->graph == event->graph) s->invalid = true;
+    return returned(cudaErrorStreamCaptureUnsupported);
 }
 
 cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t start, cudaEvent_t end) {
     Turn turn;
     *ms = std::numeric_limits<float>::quiet_NaN();
     for (cudaEvent_t e : {start, end})
-        if (!listed(events, e) || !e->recorded || !e->timing || e->graph)
+        if (!listed(events, e) || !e->recorded || e->graph)
             return returned(cudaErrorInvalidResourceHandle);
-    return returned(sticky_error());
-}
-
-/* A stream that waits for an event of a capture joins it. */
-cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
-    Turn turn;
-    if (!is_stream(stream) || !listed(events, event))
-        return returned(cudaErrorInvalidResourceHandle);
-    if (!event->graph)
-        return returned(captures(stream) && event->recorded ? cudaErrorStreamCaptureIsolation
-                                                            : sticky_error());
-    if (is_default(stream)) return returned(cudaErrorStreamCaptureImplicit);
-    if (stream->graph && stream->graph != event->graph)
-        return returned(cudaErrorStreamCaptureMerge);
-    stream->graph = event->graph;
     return returned(sticky_error());
 }
 
 /* --- capture */
 
-cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mode) {
+cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
     Turn turn;
     if (!is_stream(stream)) return returned(cudaErrorInvalidResourceHandle);
-    if (is_default(stream)) return returned(cudaErrorStreamCaptureUnsupported);
+    if (!stream) return returned(cudaErrorStreamCaptureUnsupported);
     if (stream->graph) return returned(cudaErrorIllegalState);
     if (sticky_error()) return returned(sticky_error());
     stream->graph = new CUgraph_st;
-    stream->began = true;
     stream->invalid = false;
-    stream->mode = mode;
     return cudaSuccess;
 }
 
@@ -261,28 +208,12 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph) {
     *graph = nullptr;
     if (!is_stream(stream)) return returned(cudaErrorInvalidResourceHandle);
     if (!captures(stream)) return returned(cudaErrorIllegalState);
-    if (!stream->began) return returned(cudaErrorStreamCaptureUnmatched);
-    CUgraph_st *captured = stream->graph;
-    bool invalid = stream->invalid;
-    stream->began = false;
-    for (cudaStream_t s : streams)
-        if (s->graph == captured) s->graph = nullptr;
     for (cudaEvent_t e : events)
-        if (e->graph == captured) e->recorded = false, e->graph = nullptr;
-    if (invalid) {
-        delete captured;
-        return returned(cudaErrorStreamCaptureInvalidated);
-    }
-    *graph = captured;
-    return returned(sticky_error());
-}
-
-cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus *status) {
-    Turn turn;
-    *status = cudaStreamCaptureStatusNone;
-    if (!is_stream(stream)) return returned(cudaErrorInvalidResourceHandle);
-    if (captures(stream))
-        *status =
-            stream->invalid ? cudaStreamCaptureStatusInvalidated : cudaStreamCaptureStatusActive;
-    return returned(sticky_error());
+        if (e->graph == stream->graph) e->recorded = false, e->graph = nullptr;
+    if (stream->invalid)
+        delete stream->graph;
+    else
+        *graph = stream->graph;
+    stream->graph = nullptr;
+    return returned(stream->invalid ? cudaErrorStreamCaptureInvalidated : sticky_error());
 }

@@ -12,7 +12,7 @@
 extern "C" {
 #endif
 
-typedef enum { ncclSuccess = 0, ncclUnhandledCudaError = 1, ncclInvalidUsage = 5 } ncclResult_t;
+typedef enum { ncclSuccess = 0, ncclUnhandledCudaError = 1 } ncclResult_t;
 typedef enum { ncclInt8 = 0, ncclUint8 = 1 } ncclDataType_t;
 typedef struct ncclComm *ncclComm_t;
 typedef struct {

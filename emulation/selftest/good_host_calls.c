@@ -18,13 +18,8 @@ static void copies(void) {
     CHECK(memcmp(in, out, 100) == 0);
     CHECK(cudaMemcpy(out, p, 100, cudaMemcpyHostToDevice) == cudaErrorInvalidValue);
     CHECK(cudaMemcpy(out, p, 101, cudaMemcpyDeviceToHost) == cudaErrorInvalidValue);
-    /* 4 bytes out of each row of 10 */
-    memset(out, -1, sizeof out);
-    CHECK(!cudaMemcpy2D(out, 5, p, 10, 4, 10, cudaMemcpyDeviceToHost));
-    CHECK(out[0] == 0 && out[3] == 3 && out[4] == -1 && out[5] == 10 && out[48] == 93);
-    CHECK(cudaMemcpy2D(out, 3, p, 10, 4, 10, cudaMemcpyDeviceToHost) == cudaErrorInvalidPitchValue);
-    CHECK(cudaMemcpy2D(out, 5, p, 10, 4, 11, cudaMemcpyDeviceToHost) == cudaErrorInvalidValue);
-    CHECK(!cudaMemset(p + 1, 7, 99) && cudaMemset(p + 1, 7, 100) == cudaErrorInvalidValue);
+    CHECK(!cudaMemsetAsync(p + 1, 7, 99, NULL));
+    CHECK(cudaMemsetAsync(p + 1, 7, 100, NULL) == cudaErrorInvalidValue);
     CHECK(!cudaMemcpy(out, p, 2, cudaMemcpyDeviceToHost) && out[0] == 0 && out[1] == 7);
     CHECK(!cudaFree(p) && !cudaFree(NULL) && cudaFree(p) == cudaErrorInvalidValue);
     CHECK(cudaGetLastError() == cudaErrorInvalidValue && !cudaGetLastError());
@@ -54,10 +49,10 @@ static void device(void) {
     int count, value;
     CHECK(!cudaGetDeviceCount(&count) && count == 1 && !cudaSetDevice(0));
     CHECK(cudaSetDevice(1) == cudaErrorInvalidDevice);
-    CHECK(!cudaGetDeviceProperties(&p, 0) && strstr(p.name, "emulated") && p.major == 9);
+    CHECK(!cudaGetDeviceProperties(&p, 0) && strstr(p.name, "emulated"));
     CHECK(!cudaDeviceGetAttribute(&value, cudaDevAttrMultiProcessorCount, 0) && value == 132);
     CHECK(cudaGetLastError() == cudaErrorInvalidDevice);
-    CHECK(strcmp(cudaGetErrorName(cudaErrorNoDevice), "cudaErrorNoDevice") == 0);
+    CHECK(strcmp(cudaGetErrorName(cudaErrorNotReady), "cudaErrorNotReady") == 0);
 }
 
 static void events(void) {
@@ -76,10 +71,8 @@ static void events(void) {
 /* The result of a call during a capture, and the end of the capture after it. */
 #define CAPTURED(call)                                                                             \
     do {                                                                                           \
-        CHECK(!cudaStreamBeginCapture(s, cudaStreamCaptureModeGlobal));                            \
+        CHECK(!cudaStreamBeginCapture(s, cudaStreamCaptureModeThreadLocal));                       \
         CHECK((call) == cudaErrorStreamCaptureUnsupported);                                        \
-        CHECK(!cudaStreamIsCapturing(s, &status));                                                 \
-        CHECK(status == cudaStreamCaptureStatusInvalidated);                                       \
         CHECK(cudaStreamEndCapture(s, &graph) == cudaErrorStreamCaptureInvalidated && !graph);     \
     } while (0)
 
@@ -87,17 +80,17 @@ static void capture(void) {
     cudaStream_t s = NULL;
     cudaGraph_t graph;
     cudaEvent_t event = NULL;
-    enum cudaStreamCaptureStatus status;
     void *p, *device;
     char host = 0;
-    CHECK(!cudaMalloc(&device, 1) && !cudaStreamCreate(&s) && !cudaEventCreate(&event));
+    CHECK(!cudaMalloc(&device, 1));
+    CHECK(!cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking) && !cudaEventCreate(&event));
     CAPTURED(cudaMalloc(&p, 1));
     CAPTURED(cudaFree(device));
     CAPTURED(cudaStreamSynchronize(s));
     CAPTURED(cudaDeviceSynchronize());
     CAPTURED(cudaMemcpy(device, &host, 1, cudaMemcpyHostToDevice));
     CAPTURED((cudaEventRecord(event, s), cudaEventSynchronize(event)));
-    CHECK(!cudaStreamBeginCapture(s, cudaStreamCaptureModeRelaxed));
+    CHECK(!cudaStreamBeginCapture(s, cudaStreamCaptureModeGlobal));
     CHECK(!cudaMemcpyAsync(device, &host, 1, cudaMemcpyHostToDevice, s));
     CHECK(!cudaStreamEndCapture(s, &graph));
     cudaGraphNode_t node;

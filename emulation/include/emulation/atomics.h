@@ -62,13 +62,6 @@ inline float4 atomicAdd(float4 *p, float4 value, emulation::Site site = emulatio
 }
 
 template <class T>
-T atomicSub(T *p, emulation::same<T> value, emulation::Site site = emulation::here()) {
-    static_assert(emulation::is_one_of<T, int, unsigned>);
-    return emulation::atomic_update(
-        p, [value](T old) { return T(old - value); }, site);
-}
-
-template <class T>
 T atomicMax(T *p, emulation::same<T> value, emulation::Site site = emulation::here()) {
     static_assert(emulation::is_atomic_integer<T>);
     return emulation::atomic_update(
@@ -87,20 +80,6 @@ T atomicOr(T *p, emulation::same<T> value, emulation::Site site = emulation::her
     static_assert(emulation::is_one_of<T, int, unsigned, unsigned long long>);
     return emulation::atomic_update(
         p, [value](T old) { return T(old | value); }, site);
-}
-
-template <class T>
-T atomicAnd(T *p, emulation::same<T> value, emulation::Site site = emulation::here()) {
-    static_assert(emulation::is_one_of<T, int, unsigned, unsigned long long>);
-    return emulation::atomic_update(
-        p, [value](T old) { return T(old & value); }, site);
-}
-
-template <class T>
-T atomicXor(T *p, emulation::same<T> value, emulation::Site site = emulation::here()) {
-    static_assert(emulation::is_one_of<T, int, unsigned, unsigned long long>);
-    return emulation::atomic_update(
-        p, [value](T old) { return T(old ^ value); }, site);
 }
 
 template <class T>

@@ -1,48 +1,32 @@
 /* SPDX-License-Identifier: MIT
  *
- * Functions that CUDA offers without a header, beyond those of math.h. A GPU approximates rsqrtf
- * and the functions that begin with __, so their last bits differ.
+ * Functions that CUDA offers without a header and math.h lacks.
  */
 #pragma once
 
 #include <cmath>
 
-inline int min(int a, int b) {
-    return b < a ? b : a;
-}
-inline unsigned min(unsigned a, unsigned b) {
-    return b < a ? b : a;
-}
+#define EMULATED_EXTREMA(type)                                                                     \
+    inline type min(type a, type b) {                                                              \
+        return b < a ? b : a;                                                                      \
+    }                                                                                              \
+    inline type max(type a, type b) {                                                              \
+        return a < b ? b : a;                                                                      \
+    }
+EMULATED_EXTREMA(int)
+EMULATED_EXTREMA(unsigned)
+EMULATED_EXTREMA(long)
+EMULATED_EXTREMA(unsigned long)
+EMULATED_EXTREMA(long long)
+EMULATED_EXTREMA(unsigned long long)
+#undef EMULATED_EXTREMA
+
+/* Of an int and an unsigned, both are taken as unsigned. */
 inline unsigned min(int a, unsigned b) {
     return min(unsigned(a), b);
 }
 inline unsigned min(unsigned a, int b) {
     return min(a, unsigned(b));
-}
-inline long min(long a, long b) {
-    return b < a ? b : a;
-}
-inline unsigned long min(unsigned long a, unsigned long b) {
-    return b < a ? b : a;
-}
-inline long long min(long long a, long long b) {
-    return b < a ? b : a;
-}
-inline unsigned long long min(unsigned long long a, unsigned long long b) {
-    return b < a ? b : a;
-}
-inline float min(float a, float b) {
-    return std::fmin(a, b);
-}
-inline double min(double a, double b) {
-    return std::fmin(a, b);
-}
-
-inline int max(int a, int b) {
-    return a < b ? b : a;
-}
-inline unsigned max(unsigned a, unsigned b) {
-    return a < b ? b : a;
 }
 inline unsigned max(int a, unsigned b) {
     return max(unsigned(a), b);
@@ -50,17 +34,13 @@ inline unsigned max(int a, unsigned b) {
 inline unsigned max(unsigned a, int b) {
     return max(a, unsigned(b));
 }
-inline long max(long a, long b) {
-    return a < b ? b : a;
+
+/* A NaN loses against a number. */
+inline float min(float a, float b) {
+    return std::fmin(a, b);
 }
-inline unsigned long max(unsigned long a, unsigned long b) {
-    return a < b ? b : a;
-}
-inline long long max(long long a, long long b) {
-    return a < b ? b : a;
-}
-inline unsigned long long max(unsigned long long a, unsigned long long b) {
-    return a < b ? b : a;
+inline double min(double a, double b) {
+    return std::fmin(a, b);
 }
 inline float max(float a, float b) {
     return std::fmax(a, b);
@@ -68,25 +48,3 @@ inline float max(float a, float b) {
 inline double max(double a, double b) {
     return std::fmax(a, b);
 }
-
-inline float rsqrtf(float x) {
-    return 1.0f / std::sqrt(x);
-}
-inline double rsqrt(double x) {
-    return 1.0 / std::sqrt(x);
-}
-inline float __fdividef(float a, float b) {
-    return a / b;
-}
-inline float __frsqrt_rn(float x) {
-    return float(1.0 / std::sqrt(double(x)));
-}
-/* glibc has private functions __expf and __logf with another linkage. */
-inline float emulated_expf(float x) {
-    return std::exp(x);
-}
-inline float emulated_logf(float x) {
-    return std::log(x);
-}
-#define __expf emulated_expf
-#define __logf emulated_logf

@@ -10,7 +10,6 @@
 #define __device__
 #define __global__
 #define __constant__
-#define __managed__
 #define __grid_constant__
 #define __forceinline__ inline __attribute__((always_inline))
 #define __align__(n)    __attribute__((aligned(n)))

@@ -48,10 +48,6 @@ template <class T> cudaError_t cudaMalloc(T **p, size_t bytes) {
     return cudaMalloc(reinterpret_cast<void **>(p), bytes);
 }
 
-template <class T> cudaError_t cudaMallocHost(T **p, size_t bytes) {
-    return cudaMallocHost(reinterpret_cast<void **>(p), bytes);
-}
-
 template <class Function>
 cudaError_t cudaFuncSetAttribute(Function *kernel, enum cudaFuncAttribute attr, int value) {
     return cudaFuncSetAttribute(reinterpret_cast<const void *>(kernel), attr, value);
@@ -60,11 +56,4 @@ cudaError_t cudaFuncSetAttribute(Function *kernel, enum cudaFuncAttribute attr, 
 template <class Function>
 cudaError_t cudaFuncGetAttributes(struct cudaFuncAttributes *attr, Function *kernel) {
     return cudaFuncGetAttributes(attr, reinterpret_cast<const void *>(kernel));
-}
-
-template <class Function>
-cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, Function *kernel,
-                                                          int block_size, size_t shared_bytes) {
-    return cudaOccupancyMaxActiveBlocksPerMultiprocessor(
-        blocks, reinterpret_cast<const void *>(kernel), block_size, shared_bytes);
 }

@@ -146,12 +146,13 @@ inline u32 shf(bool left, bool wrap, u32 low, u32 hi, u32 n) {
     return left ? u32(both << n >> 32) : u32(both >> n);
 }
 
-/* 16-bit floats: to nearest even; any NaN becomes 0x7fff. */
-u16 to_f16(f32 value);
-f32 from_f16(u16 value);
-u16 to_bf16(f32 value);
-inline f32 from_bf16(u16 value) {
-    return bits<f32>(u32(value) << 16);
+/* The value of an fp16; any NaN becomes 0x7fffffff. */
+inline f32 from_f16(u16 value) {
+    const u32 sign = u32(value & 0x8000u) << 16, exponent = value >> 10 & 31u,
+              mantissa = value & 0x3ffu;
+    if (exponent == 0) return bits<f32>(sign | bits<u32>(f32(mantissa) / 16777216.0f));
+    if (exponent == 31) return bits<f32>(mantissa ? 0x7fffffffu : sign | 0x7f800000u);
+    return bits<f32>(sign | (exponent + 112) << 23 | mantissa << 13);
 }
 
 } // namespace ptx

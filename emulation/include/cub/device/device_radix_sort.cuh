@@ -39,7 +39,7 @@ template <class Key> uint64_t emulated_digits(Key key, int begin_bit, int end_bi
     return begin_bit < 64 ? uint64_t(bits) >> begin_bit & mask : 0;
 }
 
-/* values may be NULL. Input and output must not overlap. */
+/* Input and output must not overlap. */
 template <class Key, class Value>
 void emulated_sort(const Key *keys, Key *keys_out, const Value *values, Value *values_out, size_t n,
                    int begin_bit, int end_bit) {
@@ -51,24 +51,11 @@ void emulated_sort(const Key *keys, Key *keys_out, const Value *values, Value *v
     });
     for (size_t i = 0; i < n; i++) {
         keys_out[i] = keys[order[i]];
-        if (values) values_out[i] = values[order[i]];
+        values_out[i] = values[order[i]];
     }
 }
 
 struct DeviceRadixSort {
-    template <class Key, class Value, class Count>
-    static cudaError_t SortPairs(void *temp, size_t &temp_bytes, const Key *keys_in, Key *keys_out,
-                                 const Value *values_in, Value *values_out, Count num_items,
-                                 int begin_bit = 0, int end_bit = sizeof(Key) * 8,
-                                 cudaStream_t stream = nullptr) {
-        size_t n = size_t(num_items);
-        size_t needed = emulated_temp_bytes(n) + n * (sizeof(Key) + sizeof(Value));
-        return emulated_call(
-            "cub::DeviceRadixSort::SortPairs", temp, temp_bytes, needed, stream, [=] {
-                emulated_sort(keys_in, keys_out, values_in, values_out, n, begin_bit, end_bit);
-            });
-    }
-
     /* Afterwards Current() has the result. The buffers change roles with each pass over eight bits,
      * at the call, even if the work is only recorded. */
     template <class Key, class Value, class Count>
@@ -94,20 +81,6 @@ struct DeviceRadixSort {
             values.selector ^= passes % 2;
         }
         return error;
-    }
-
-    template <class Key, class Count>
-    static cudaError_t SortKeys(void *temp, size_t &temp_bytes, const Key *keys_in, Key *keys_out,
-                                Count num_items, int begin_bit = 0, int end_bit = sizeof(Key) * 8,
-                                cudaStream_t stream = nullptr) {
-        size_t n = size_t(num_items);
-        size_t needed = emulated_temp_bytes(n) + n * sizeof(Key);
-        return emulated_call("cub::DeviceRadixSort::SortKeys", temp, temp_bytes, needed, stream,
-                             [=] {
-                                 const char *none = nullptr;
-                                 emulated_sort(keys_in, keys_out, none,
-                                               static_cast<char *>(nullptr), n, begin_bit, end_bit);
-                             });
     }
 };
 
