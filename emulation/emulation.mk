@@ -18,7 +18,6 @@
 #| make sass-counts  instructions that warps issue in the kernel of extras/cuda/sass/target.cu: nvcc's machine code, executed
 #|                on the CPU, and every row of it checked. make sass-counts-renew accepts a change, make test-cuda judges it;
 #|                SASS='--rule=adam --lines=20 --blocks=all --listing=file': some of it, lines, the whole launch, the code
-#| make l2        what device kernels move in a model of L2: KERNEL= COUNTS_PART=8
 
 E            := $(B)/emulated
 emulated     := $(E)/harness/registry.o $(device:%.c=$(E)/%.o) $(parts:%.cu=$(E)/%.o) $(leans:%=$(E)/%) $(cuda:%.cu=$(E)/%.o)

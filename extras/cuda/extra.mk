@@ -12,7 +12,7 @@ define before_cuda
 @[ -z "$(NVCC)" ] || [ -z "$(filter $(COUNTS_ARCH),$(CUDA_ARCHS))" ] || $(MAKE) --no-print-directory $(jobs) counts-program ONLY=
 endef
 $(eval $(call suite_rule,cuda))
-$(B)/extras/cuda/tests/tests: $(patsubst %,$(B)/extras/cuda/counts/%.o,devices l2 replay warps)
+$(B)/extras/cuda/tests/tests: $(patsubst %,$(B)/extras/cuda/counts/%.o,warps)
 
 # --- what nvcc makes of the kernels. If NVIDIA's disassembler is neither beside nvcc nor in PATH, it is installed once.
 sass_venv    := build/sass/venv

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: MIT
-# Counts of what device kernels do, on the PTX lane, and a model of L2: docs/cuda.md.
+# Counts of what device kernels do, on the PTX lane: docs/cuda.md.
 
 COUNTS_SPEC ?= extras/cuda/counts/counts.spec
 COUNTS_ARCH ?= 90
-COUNTS_PART ?= 8
-counts_objects := $(patsubst %,$(B)/extras/cuda/counts/%.o,devices footprint function l2 main names observe one_kernel replay totals warps)
+counts_objects := $(patsubst %,$(B)/extras/cuda/counts/%.o,footprint function main names observe one_kernel totals warps)
 counts_program := $(X)/$(COUNTS_ARCH)/counts
 counts_made_by  = nvcc $(shell $(NVCC) --version | sed -n 's/.*release \([^,]*\),.*/\1/p'), compute_$(COUNTS_ARCH)
 
@@ -14,7 +13,7 @@ $(counts_program): $(counts_objects) $(host) $(host_shared) $(updates) $(E)/harn
                    $(ptx_host) $(call ptx_parts,$(COUNTS_ARCH)) $(ptx_run) $(emulation) $(B)/harness.a
 	$(call quiet,LD)$(CXX) $(CXXFLAGS) $^ $(LDLIBS) $(whole)
 
-.PHONY: counts-program counts counts-renew l2 test-counts
+.PHONY: counts-program counts counts-renew test-counts
 counts-program:
 	@$(if $(filter $(COUNTS_ARCH),$(CUDA_ARCHS)),:,echo 'counts are of sm_$(COUNTS_ARCH): CUDA_ARCHS has to have it' >&2; exit 1)
 	@[ -n "$(NVCC)" ] || { echo 'counts: nvcc is missing, so there is no PTX' >&2; exit 1; }
@@ -36,13 +35,6 @@ counts-renew: counts-program
 	@$(counts_program) --spec=extras/cuda/counts/counts.spec --jobs=$(shell nproc) --out=$(call quoted,$(OUT)/counts/renew.json)
 	@$(PYTHON) extras/cuda/counts/table.py compare $(call quoted,$(OUT)/counts/renew.json) || :
 	@$(PYTHON) extras/cuda/counts/table.py write $(call quoted,$(OUT)/counts/renew.json) --made-by "$(counts_made_by)"
-
-# What the models of L2 move; on 1/COUNTS_PART of the devices, because the workloads are small.
-l2: counts-program
-	@mkdir -p $(call quoted,$(OUT)/counts)
-	@$(counts_program) --spec=$(call quoted,$(COUNTS_SPEC)) --jobs=$(shell nproc) --lines --model=h100 --model=h200 \
-	    --part=$(COUNTS_PART) $(KERNEL:%=--kernel=%) --out=$(call quoted,$(OUT)/counts/models.json)
-	@$(PYTHON) extras/cuda/counts/table.py models $(call quoted,$(OUT)/counts/models.json)
 
 test-counts: counts-program
 	@COUNTS=$(counts_program) COUNTS_MADE_BY="$(counts_made_by)" BUILD=$(B) PYTHON=$(PYTHON) tests/run.sh extras/cuda/tests/test_counts.py

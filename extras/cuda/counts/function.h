@@ -7,10 +7,7 @@
 #include <cstdio>
 #include <map>
 #include <string>
-#include <vector>
 
-#include "extras/cuda/counts/devices.h"
-#include "extras/cuda/counts/l2.h"
 #include "extras/cuda/counts/totals.h"
 
 namespace counts {
@@ -22,19 +19,9 @@ struct Function {
     Totals totals;
     uint64_t compulsory_read, compulsory_written, atomics, most_per_address, chain;
     std::map<std::pair<std::string, int>, Totals> lines;
-    std::vector<l2_counts> caches; /* by model */
-    std::vector<uint64_t> resident;
-};
-
-struct Model {
-    const device_model *device;
-    int part;
-    uint64_t seed, bytes;
-    l2 *cache;
 };
 
 /* An object of JSON that begins with the labels. */
-void write_function(FILE *out, const char *labels, const Function &f,
-                    const std::vector<Model> &models, bool by_line);
+void write_function(FILE *out, const char *labels, const Function &f, bool by_line);
 
 } // namespace counts

@@ -21,42 +21,24 @@ static const char help[] =
     "  --workload=TEXT    only workloads with this text in their names\n"
     "  --out=FILE         for the counts, a JSON object per line [standard output]\n"
     "  --lines            also count by lines of the source\n"
-    "  --model=DEVICE     also model L2 of a100, h100, h200 or b200; may be repeated\n"
-    "  --part=N           the models have 1/N of the SMs and of L2 [1]\n"
-    "  --mib=M            the models have this L2 instead\n"
-    "  --seed=S           order of the warps in the models, 0: in turn [0]\n"
     "  --jobs=N           kernels at a time [2]\n"
-    "  --registers=FILE   of every kernel [extras/cuda/tests/golden/cuda_sass.txt]\n"
     "exit status: 0 fine, 1 usage or environment, 2 wrong result, 86 a defect that the lane "
     "found\n";
 
 enum { JOBS_MOST = 64 };
 
 struct options {
-    const char *spec, *kernel, *workload, *out, *registers;
-    const char *models[8];
-    int num_models, part, jobs;
-    double mib;
-    uint64_t seed;
+    const char *spec, *kernel, *workload, *out;
+    int jobs;
     bool lines;
 };
 
 static int parse(int argc, char **argv, struct options *o, struct error *err) {
-    static const struct option longs[] = {{"spec", 1, NULL, 's'},
-                                          {"kernel", 1, NULL, 'k'},
-                                          {"workload", 1, NULL, 'w'},
-                                          {"out", 1, NULL, 'o'},
-                                          {"lines", 0, NULL, 'l'},
-                                          {"model", 1, NULL, 'm'},
-                                          {"part", 1, NULL, 'p'},
-                                          {"mib", 1, NULL, 'b'},
-                                          {"seed", 1, NULL, 'r'},
-                                          {"help", 0, NULL, 'h'},
-                                          {"jobs", 1, NULL, 'j'},
-                                          {"registers", 1, NULL, 'g'},
-                                          {0}};
-    *o = (struct options){
-        .part = 1, .jobs = 2, .registers = "extras/cuda/tests/golden/cuda_sass.txt"};
+    static const struct option longs[] = {{"spec", 1, NULL, 's'},     {"kernel", 1, NULL, 'k'},
+                                          {"workload", 1, NULL, 'w'}, {"out", 1, NULL, 'o'},
+                                          {"lines", 0, NULL, 'l'},    {"help", 0, NULL, 'h'},
+                                          {"jobs", 1, NULL, 'j'},     {0}};
+    *o = (struct options){.jobs = 2};
     for (int c; (c = getopt_long(argc, argv, "h", longs, NULL)) >= 0;) {
         switch (c) {
         case 's': o->spec = optarg; break;
@@ -64,15 +46,7 @@ static int parse(int argc, char **argv, struct options *o, struct error *err) {
         case 'w': o->workload = optarg; break;
         case 'o': o->out = optarg; break;
         case 'l': o->lines = true; break;
-        case 'm':
-            if (o->num_models == 8) return fail(err, "counts: more than 8 models");
-            o->models[o->num_models++] = optarg;
-            break;
-        case 'p': o->part = atoi(optarg); break;
-        case 'b': o->mib = atof(optarg); break;
-        case 'r': o->seed = strtoull(optarg, NULL, 10); break;
         case 'j': o->jobs = atoi(optarg); break;
-        case 'g': o->registers = optarg; break;
         case 'h': fputs(help, stdout); return 1;
         default: return fail(err, "counts --help lists the options");
         }
@@ -86,18 +60,6 @@ static int parse(int argc, char **argv, struct options *o, struct error *err) {
 
 static int larger(int a, int b) {
     return a > b ? a : b;
-}
-
-static int prepare(const struct options *o, struct error *err) {
-    emulation_schedule(EMULATION_ASCENDING, 1);
-    if (o->lines) counts_by_line();
-    if (o->num_models && counts_registers(o->registers))
-        return fail(err, "counts: --registers: '%.200s' has none", o->registers);
-    for (int i = 0; i < o->num_models; i++)
-        if (counts_model(o->models[i], o->part, o->seed, o->mib))
-            return fail(err, "counts: --model=%.40s --part=%d: no such model", o->models[i],
-                        o->part);
-    return 0;
 }
 
 /* In a process of its own, so that no kernel's counts depend on what ran before it. Its counts go to a
@@ -168,7 +130,8 @@ int main(int argc, char **argv) {
     int status = parse(argc, argv, &o, &err);
     if (status > 0) return EXIT_FINE;
     if (status == 0) status = registry_ready(&err);
-    if (status == 0) status = prepare(&o, &err);
+    if (o.lines) counts_by_line();
+    emulation_schedule(EMULATION_ASCENDING, 1);
     FILE *out = status == 0 && o.out ? fopen(o.out, "w") : stdout;
     if (!out) status = fail(&err, "counts: --out: '%.200s' cannot be written", o.out);
     if (status == 0) status = run_all(&o, out, &err);

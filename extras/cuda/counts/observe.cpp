@@ -10,7 +10,6 @@
 #include "extras/cuda/counts/footprint.h"
 #include "extras/cuda/counts/function.h"
 #include "extras/cuda/counts/names.h"
-#include "extras/cuda/counts/replay.h"
 #include "extras/cuda/ptx/watch.h"
 
 extern const uint3 &threadIdx, &blockIdx;
@@ -20,7 +19,6 @@ namespace counts {
 
 class Counter : public ptx::Observer {
   public:
-    std::vector<Model> models;
     bool by_line = false;
 
     void begin();
@@ -45,7 +43,6 @@ class Counter : public ptx::Observer {
     Function *function = nullptr; /* the running one */
     uint64_t block = 0;
     warps *grouping = nullptr;
-    trace *recorded = nullptr;
     Pages pages;
     Compulsory compulsory;
     Meetings meetings;
@@ -56,7 +53,6 @@ class Counter : public ptx::Observer {
     unsigned enter_thread();
     uint64_t thread_of_launch(unsigned thread);
     void others(const ptx::Instruction &, request_kind);
-    void replay(const ptx::Kernel &);
 };
 
 static Counter counter;
@@ -70,7 +66,6 @@ uint32_t Counter::number_of(const ptx::Instruction &at) {
 }
 
 void Counter::end_block() {
-    if (recorded) trace_block(recorded);
     warps_end_block(grouping);
 }
 
@@ -99,17 +94,11 @@ static request_kind kind_of(ptx::Kind kind) {
     }
 }
 
-static request_keep keep_of(const ptx::Access &a) {
-    if (a.l2 == ptx::Evict::no_allocate) return KEEP_NOTHING;
-    const bool briefly = a.l2 == ptx::Evict::first || a.at.hint.cache == ptx::Cache::cs;
-    return briefly ? KEEP_BRIEFLY : KEEP_NORMAL;
-}
-
 void Counter::access(const ptx::Access &a) {
     if (!function || a.space == ptx::Space::local) return;
     const unsigned thread = enter_thread();
-    thread_access x = {number_of(a.at), kind_of(a.kind), keep_of(a), a.space == ptx::Space::shared,
-                       a.address,       a.bytes};
+    thread_access x = {number_of(a.at), kind_of(a.kind), a.space == ptx::Space::shared, a.address,
+                       a.bytes};
     if (!x.shared) {
         x.address = pages.place(a.address);
         compulsory.access(x.kind, x.address, x.bytes);
@@ -122,7 +111,7 @@ void Counter::access(const ptx::Access &a) {
 void Counter::others(const ptx::Instruction &at, request_kind kind) {
     if (!function) return;
     const unsigned thread = enter_thread();
-    const thread_access x = {number_of(at), kind, KEEP_NORMAL, false, 0, 0};
+    const thread_access x = {number_of(at), kind, false, 0, 0};
     warps_access(grouping, thread, &x);
 }
 
@@ -136,7 +125,6 @@ void Counter::fence(const ptx::Instruction &at) {
 void Counter::receive(const warp_request *r) {
     if (!r) {
         function->warps++;
-        if (recorded) trace_warp(recorded);
         return;
     }
     const ptx::Instruction &at = *instructions[r->instruction];
@@ -145,7 +133,6 @@ void Counter::receive(const warp_request *r) {
     if (by_line)
         function->lines[{at.source ? at.source : at.ptx, at.source ? at.source_line : at.ptx_line}]
             .add(*r, other);
-    if (recorded && !r->shared) trace_request(recorded, &r->is);
 }
 
 static void receive(void *, const warp_request *r) {
@@ -159,8 +146,6 @@ Function &Counter::function_of(const std::string &name) {
         if (f->name == name) return *f;
     functions.push_back(std::make_unique<Function>());
     functions.back()->name = name;
-    functions.back()->caches.resize(models.size());
-    functions.back()->resident.resize(models.size());
     return *functions.back();
 }
 
@@ -169,27 +154,6 @@ void Counter::kernel_begins(const ptx::Kernel &k) {
     block = 0;
     compulsory.launch();
     meetings.launch();
-}
-
-static void add(l2_counts &to, const l2_counts &before, const l2_counts &after) {
-    const uint64_t *b = &before.requests, *a = &after.requests;
-    uint64_t *t = &to.requests;
-    for (size_t i = 0; i < sizeof(l2_counts) / sizeof(uint64_t); i++) t[i] += a[i] - b[i];
-}
-
-/* On every model, with as many blocks at once as it holds. */
-void Counter::replay(const ptx::Kernel &k) {
-    for (size_t i = 0; i < models.size(); i++) {
-        const Model &m = models[i];
-        const int of_sm = device_model_blocks(m.device, int(k.block.x * k.block.y * k.block.z),
-                                              registers_of(function->name, m.device->arch),
-                                              k.static_shared + k.dynamic_shared);
-        function->resident[i] = uint64_t(of_sm) * uint64_t(m.device->sms) / uint64_t(m.part);
-        const l2_counts before = l2_counted(m.cache);
-        trace_replay(recorded, m.cache, function->resident[i], m.seed);
-        add(function->caches[i], before, l2_counted(m.cache));
-    }
-    trace_clear(recorded);
 }
 
 void Counter::kernel_ends(const ptx::Kernel &k) {
@@ -201,7 +165,6 @@ void Counter::kernel_ends(const ptx::Kernel &k) {
     function->atomics += meetings.all();
     function->most_per_address = std::max(function->most_per_address, meetings.most());
     function->chain = std::max(function->chain, meetings.longest_chain());
-    if (recorded) replay(k);
     function = nullptr;
 }
 
@@ -209,19 +172,14 @@ void Counter::kernel_ends(const ptx::Kernel &k) {
 
 void Counter::begin() {
     if (!grouping) grouping = warps_open(counts::receive, nullptr);
-    if (!recorded && !models.empty()) recorded = trace_open();
     functions.clear();
     pages.clear();
-    for (Model &m : models) {
-        if (m.cache) l2_close(m.cache);
-        m.cache = l2_open(m.bytes, m.device->l2_ways, m.device->late / uint64_t(m.part));
-    }
     ptx::observer = this;
 }
 
 void Counter::end(FILE *out, const char *labels) {
     ptx::observer = nullptr;
-    for (auto &f : functions) write_function(out, labels, *f, models, by_line);
+    for (auto &f : functions) write_function(out, labels, *f, by_line);
 }
 
 } // namespace counts
@@ -229,19 +187,6 @@ void Counter::end(FILE *out, const char *labels) {
 /* --- the calls */
 
 using counts::counter;
-
-int counts_model(const char *device, int part, uint64_t seed, double mib) {
-    const device_model *d = device_model_find(device);
-    if (!d || part < 1) return -1;
-    const uint64_t bytes = uint64_t((mib > 0 ? mib : d->l2_mib) * (1 << 20) / part);
-    if (part > d->sms || bytes < uint64_t(d->l2_ways) * LINE_SECTORS * SECTOR) return -1;
-    counter.models.push_back({d, part, seed, bytes, nullptr});
-    return 0;
-}
-
-int counts_registers(const char *path) {
-    return counts::registers_read(path) ? 0 : -1;
-}
 
 void counts_by_line(void) {
     counter.by_line = true;

@@ -25,10 +25,7 @@ enum request_kind {
     MEMORY_KINDS = REQUEST_BARRIER,
 };
 
-/* How long L2 should keep what the request brings. */
-enum request_keep { KEEP_NORMAL, KEEP_BRIEFLY /* evict-first */, KEEP_NOTHING /* no allocation */ };
-
-/* Addresses count from 0: see pages.h. */
+/* Addresses count from 0: see Pages in footprint.h. */
 struct sector {
     uint32_t number;
     uint32_t bytes; /* a bit for each byte that the lanes access */
@@ -36,7 +33,6 @@ struct sector {
 
 struct request {
     enum request_kind kind;
-    enum request_keep keep;
     uint32_t count; /* sectors */
     const struct sector *sectors;
 };

@@ -4,7 +4,6 @@
 
 show       prints a table for every workload
 lines      prints the lines of the source that move most, of counts --lines
-models     prints what the models of L2 move, of counts --model=DEVICE
 write      writes extras/cuda/tests/golden/cuda_counts.txt again
 compare    says what has got better and worse since then; status 3 if anything has changed"""
 import argparse
@@ -157,30 +156,6 @@ def shown(records):
     return lines
 
 
-def modelled(records):
-    """The lines of a table of what the models of L2 move, if there are any; of several functions also their sum."""
-    rows = [["workload", "kernel", "function", "device", "blocks at once", "read MB", "written MB", "least read MB",
-             "least written MB", "prefetched MB", "there %", "early %", "late %", "never used %"]]
-    steps = {}
-    for r in records:
-        steps.setdefault((f"{r['workload']} {r['rule']}", r["kernel"]), []).append(r)
-    mb = lambda sectors: f"{sectors * 32 / 1e6:.3f}"
-    for labels, own in steps.items():
-        for which, model in enumerate(own[0].get("models", [])):
-            device = model["device"] + (f"/{model['part']}" if model["part"] > 1 else "")
-            moved = lambda rs: [*(mb(sum(r["models"][which][n] for r in rs)) for n in ("read", "written")),
-                                *(mb(sum(r[n] for r in rs)) for n in ("compulsory_read", "compulsory_written"))]
-            for r in own:
-                m = r["models"][which]
-                used, fetched = m["timely"] + m["late"], m["prefetched"] - m["present"]
-                rows.append([*labels, brief(r["function"], 40), device, str(m["resident"]), *moved([r]),
-                             mb(m["prefetched"]), percent(used, used + m["early"]), percent(m["early"], fetched),
-                             percent(m["late"], fetched), percent(fetched - used - m["early"], fetched)])
-            if len(own) > 1:
-                rows.append([*labels, "all", device, "", *moved(own), *[""] * 5])
-    return text_table(rows, left=(0, 1, 2, 3)) if len(rows) > 1 else []
-
-
 def by_line(records, most=12):
     """The lines of a table of the source lines whose requests move the most sectors; of counts --lines."""
     rows = [["workload", "kernel", "function", "line", "requests", "sectors", "used %", "lanes"]]
@@ -197,7 +172,7 @@ def by_line(records, most=12):
 
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("command", choices=("show", "lines", "models", "write", "compare"))
+    p.add_argument("command", choices=("show", "lines", "write", "compare"))
     p.add_argument("counts")
     p.add_argument("--made-by", default="nvcc unknown")
     p.add_argument("--golden", default=GOLDEN)
@@ -207,8 +182,6 @@ def main():
         print("\n".join(shown(records)))
     elif o.command == "lines":
         print("\n".join(by_line(records)))
-    elif o.command == "models":
-        print("\n".join(modelled(records)))
     elif o.command == "write":
         with open(o.golden, "w", encoding="utf-8") as file:
             file.write(text_of(counted(records), o.made_by))

@@ -115,7 +115,6 @@ static void pass_on(warps *w, Open &open) {
     r.shared = open.what.shared;
     r.lanes = open.lanes;
     r.is.kind = open.what.kind;
-    r.is.keep = open.what.keep;
     r.used = sort_into_sectors(open.pieces, w->sectors);
     if (r.shared) {
         count_banks(open.pieces, r);

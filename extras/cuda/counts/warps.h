@@ -17,7 +17,6 @@ extern "C" {
 struct thread_access {
     uint32_t instruction;
     enum request_kind kind;
-    enum request_keep keep;
     bool shared;
     uint64_t address; /* shared: in the block's window */
     uint32_t bytes;   /* 0: moves nothing; of a prefetch, the whole line */

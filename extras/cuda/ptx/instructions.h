@@ -32,9 +32,6 @@ char *generic(const Frame *frame, u64 address, u32 bytes, const Instruction &at)
 void in_parameters(const Frame *frame, const char *p, const Instruction &at);
 void prefetch(u64 address, u32 bytes, const Instruction &at);
 
-/* The createpolicy of the next access; 0: none. */
-extern u64 policy;
-
 /* Generic addresses of shared and of local memory have marks that no address of the host has. */
 constexpr u64 SHARED_MARK = u64(1) << 62, LOCAL_MARK = u64(1) << 61;
 inline u64 to_generic_shared(u64 address) {

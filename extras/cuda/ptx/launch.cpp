@@ -58,9 +58,7 @@ static void run(const emulation::Launch &call, const Translated &k, char *parame
     }
     catch_faults();
     begin_switches();
-    size_t fixed = 0;
-    for (int i = 0; i < k.array_count; i++) fixed += k.arrays[i].bytes;
-    Kernel begun = {k.symbol, call.grid, call.block, fixed, call.shared_bytes, k.arch};
+    const Kernel begun = {k.symbol, call.grid, call.block};
     emulation::Settings &settings = emulation::settings();
     const emulation::Settings before = settings;
     settings.resident = 1; /* memory.cpp has the shared memory of one block */

@@ -14,7 +14,6 @@
 namespace ptx {
 
 Observer *observer;
-u64 policy;
 
 enum { SLOTS = 64, SLOT_BITS = 20 }; /* write.py knows the bits, too */
 
@@ -103,8 +102,7 @@ void catch_faults() {
 /* --- accesses */
 
 static void tell(const Instruction &at, Space space, u64 address, u32 bytes) {
-    Evict l2 = policy ? Evict(policy & 0xff) : at.hint.l2;
-    observer->access({at, at.kind, space, address, bytes, l2});
+    observer->access({at, at.kind, space, address, bytes});
 }
 
 /* Other threads run between accesses now and then, so that an update that is not atomic loses, and
@@ -124,10 +122,7 @@ static void sometimes_switch() {
     enum { ABOUT_EVERY = 61 };
     if (--switches.left) return;
     switches.left = 1 + switches.random.below(2 * ABOUT_EVERY);
-    const u64 of_this_access = policy;
-    policy = 0;
     let_others_run();
-    policy = of_this_access;
 }
 
 static inline void begin(const Instruction &at, u64 address, u32 bytes) {
@@ -141,7 +136,6 @@ char *global(u64 address, u32 bytes, const Instruction &at) {
     begin(at, address, bytes);
     if (address >> 47) defect(at, "%#llx is no global address", (unsigned long long)address);
     if (__builtin_expect(observer != nullptr, 0)) tell(at, Space::global, address, bytes);
-    policy = 0;
     return reinterpret_cast<char *>(address);
 }
 
@@ -153,7 +147,6 @@ char *shared(u32 address, u32 bytes, const Instruction &at) {
                slot < SLOTS ? window.bytes[slot] : 0);
     if (__builtin_expect(observer != nullptr, 0))
         tell(at, Space::shared, window.packed[slot] + offset, bytes);
-    policy = 0;
     return window.begin[slot] + offset;
 }
 
@@ -164,7 +157,6 @@ char *local(const Frame *frame, u64 address, u32 bytes, const Instruction &at) {
         if (offset + bytes > f->bytes || offset > f->bytes) continue;
         if (f->constant && at.kind != Kind::load) defect(at, "a write into parameters");
         if (__builtin_expect(observer != nullptr, 0)) tell(at, Space::local, address, bytes);
-        policy = 0;
         return f->begin + offset;
     }
     defect(at, "local memory out of bounds");
@@ -188,7 +180,6 @@ void in_parameters(const Frame *frame, const char *p, const Instruction &at) {
 
 void prefetch(u64 address, u32 bytes, const Instruction &at) {
     if (observer) tell(at, Space::global, address, bytes);
-    policy = 0;
 }
 
 void copy(char *to, const char *from, u32 bytes, u32 present) {

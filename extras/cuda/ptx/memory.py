@@ -6,12 +6,13 @@ from problem import Refused
 
 SPACES = {"global": "global", "shared": "shared", "shared::cta": "shared", "shared::cluster": "shared",
           "local": "local", "param": "param", "param::entry": "param", "param::func": "param", "const": "const"}
-CACHES = {"ca", "cg", "cs", "lu", "cv", "wb", "wt"}
 # How it is ordered, and for whom: threads run one at a time, in an order that every thread sees.
 ORDERED = {"weak", "volatile", "relaxed", "acquire", "release", "acq_rel", "cta", "gpu", "sys", "cluster", "mmio"}
 ATOMS = {"add", "min", "max", "and", "or", "xor", "exch", "cas", "inc", "dec"}
-EVICTS = {"evict_normal": "normal", "evict_unchanged": "unchanged", "evict_first": "first", "evict_last": "last",
-          "no_allocate": "no_allocate"}
+# Hints for caches, which change no value. .L2::cache_hint has an operand more.
+HINTS = {"ca", "cg", "cs", "lu", "cv", "wb", "wt", "nc", "L2::cache_hint", "L2::64B", "L2::128B", "L2::256B",
+         *(f"{level}::{what}" for level in ("L1", "L2")
+           for what in ("evict_normal", "evict_unchanged", "evict_first", "evict_last", "no_allocate"))}
 
 
 class Modifiers:
@@ -19,7 +20,6 @@ class Modifiers:
 
     def __init__(self, mods):
         self.space, self.width, self.type, self.atom = "generic", 1, None, None
-        self.hint, self.has_policy = {}, False
         for m in mods:
             self.take(m)
 
@@ -28,39 +28,18 @@ class Modifiers:
             self.space = SPACES[m]
         elif m in BYTES:
             self.type = m
-        elif m in CACHES:
-            self.hint["cache"] = f"ptx::Cache::{m}"
-        elif m == "nc":
-            self.hint["noncoherent"] = "true"
         elif m in ("v2", "v4", "v8"):
             self.width = int(m[1])
         elif m in ATOMS and not self.atom:
             self.atom = m
-        elif m == "L2::cache_hint":
-            self.has_policy = True
-        elif m[:4] in ("L1::", "L2::"):
-            self.level(m[:2], m[4:])
-        elif m not in ORDERED:
+        elif m not in HINTS and m not in ORDERED:
             raise Refused(f".{m} is not known here")
-
-    def level(self, level, what):
-        if what in EVICTS:
-            self.hint[level.lower()] = f"ptx::Evict::{EVICTS[what]}"
-        elif level == "L2" and what in ("64B", "128B", "256B"):
-            self.hint["l2_fetch"] = what[:-1]
-        else:
-            raise Refused(f".{level}::{what} is not known here")
-
-
-def policy(b, m, args):
-    """Takes the operand of .L2::cache_hint from args; the text that tells the runtime of it."""
-    return f"ptx::policy = {b.value(args.pop(), 'u64')}; " if m.has_policy else ""
 
 
 def find(b, m, kind, where, size):
     """p: the memory of the access."""
     base, offset = b.address(where)
-    at = b.unit.instruction(kind, m.space, m.hint)
+    at = b.unit.instruction(kind, m.space)
     if m.space == "shared":
         return f"p = ptx::shared({b.value(base, 'u32')} + {offset & 0xffffffff}u, {size}, {at}); "
     frame = "frame, " if m.space in ("local", "generic") else ""
@@ -83,8 +62,7 @@ def load(b, o, mods, args):
     size, names, c = BYTES[m.type] * m.width, vector(args[0]), m.type if m.type[0] != "b" else STORED[m.type]
     if m.space == "const" or m.atom:
         raise Refused("constant memory")
-    text = policy(b, m, args)
-    text += parameter(b, args[1]) if m.space == "param" else find(b, m, "load", args[1], size)
+    text = parameter(b, args[1]) if m.space == "param" else find(b, m, "load", args[1], size)
     if len(names) != m.width:
         raise Refused("a vector of another length")
     return text + " ".join(b.set(n, m.type, f"ptx::get<{c}>(p + {i * BYTES[c]})")
@@ -96,8 +74,7 @@ def store(b, o, mods, args):
     size, names = BYTES[m.type] * m.width, vector(args[1])
     if m.space == "const" or m.atom or len(names) != m.width:
         raise Refused("unknown instruction")
-    text = policy(b, m, args)
-    text += parameter(b, args[0]) if m.space == "param" else find(b, m, "store", args[0], size)
+    text = parameter(b, args[0]) if m.space == "param" else find(b, m, "store", args[0], size)
     c = STORED[m.type]
     return text + " ".join(f"ptx::put<{c}>(p + {i * BYTES[c]}, {b.value(n, unsigned_or_float(m.type))});"
                            for i, n in enumerate(names))
@@ -111,10 +88,11 @@ def atomic(b, o, mods, args):
     m = Modifiers(mods)
     if not m.atom or not m.type or m.type[0] == "f" and m.atom not in ("add", "exch"):
         raise Refused("unknown instruction")
-    text = policy(b, m, args)
+    if "L2::cache_hint" in mods:
+        args.pop()
     targets = vector(args.pop(0)) if o == "atom" else []
     c = m.type if m.type[0] != "b" else STORED[m.type]
-    text += find(b, m, "atomic" if targets else "reduction", args[0], BYTES[m.type] * m.width)
+    text = find(b, m, "atomic" if targets else "reduction", args[0], BYTES[m.type] * m.width)
     values = [vector(a) for a in args[1:]]
     for i in range(m.width):
         operands = ", ".join(b.value(v[i], m.type) for v in values)
@@ -124,22 +102,16 @@ def atomic(b, o, mods, args):
 
 
 def prefetch(b, o, mods, args):
-    """Has no effect but on caches, which only an observer may have. The address may be any."""
-    mods = list(mods)
-    level = 2 if any(m.startswith("L2") for m in mods) else 1
+    """Changes no value, and may have any address."""
     m = Modifiers(x for x in mods if x not in ("L1", "L2"))
-    m.hint["level"] = str(level)
     base, offset = b.address(args[0])
-    at = b.unit.instruction("prefetch", m.space, m.hint)
+    at = b.unit.instruction("prefetch", m.space)
     return f"ptx::prefetch({b.value(base, 'u64')} + {offset & (1 << 64) - 1}ull, 0, {at});"
 
 
 def create_policy(b, o, mods, args):
-    if mods[0] != "fractional" or mods[-1] != "b64" or len(mods) > 4 or not mods[1].startswith("L2::"):
-        raise Refused("unknown instruction")
-    if args[1:] and args[1] not in ("0f3F800000", "0f3f800000", "1.0"):
-        raise Refused("a policy for a part of the addresses")
-    return b.set(args[0], "u64", f"(u64)ptx::Evict::{EVICTS[mods[1][4:]]} | 1ull << 32")
+    """A policy is the operand of a .L2::cache_hint, so any number will do."""
+    return b.set(args[0], "u64", "0ull")
 
 
 def copy(b, o, mods, args):
@@ -148,13 +120,15 @@ def copy(b, o, mods, args):
         return bulk_prefetch(b, mods[2:], args)
     if mods[1] in ("commit_group", "wait_group", "wait_all"):
         return ";"
-    if mods[1] not in ("ca", "cg") or len(args) not in (3, 4) + ((5,) if "L2::cache_hint" in mods else ()):
+    if "L2::cache_hint" in mods:
+        args.pop()
+    if mods[1] not in ("ca", "cg") or len(args) not in (3, 4):
         raise Refused("unknown instruction")
     m = Modifiers(x for x in mods[1:] if x not in ("shared", "shared::cta", "global"))
-    text, size = policy(b, m, args), int(args[2])
+    size = int(args[2])
     present = b.value(args[3], "u32") if len(args) > 3 else f"{size}u"
     m.space = "global"
-    text += "char *from; " + find(b, m, "load", args[1], size) + "from = p; "
+    text = "char *from; " + find(b, m, "load", args[1], size) + "from = p; "
     m.space = "shared"
     return text + find(b, m, "store", args[0], size) + f"ptx::copy(p, from, {size}, {present}); "
 
@@ -163,7 +137,7 @@ def bulk_prefetch(b, mods, args):
     if mods != ["prefetch", "L2", "global"]:
         raise Refused("a bulk copy")
     base, offset = b.address(args[0])
-    at = b.unit.instruction("prefetch", "global", {"level": "2"})
+    at = b.unit.instruction("prefetch", "global")
     return f"ptx::prefetch({b.value(base, 'u64')} + {offset}ull, {b.value(args[1], 'u32')}, {at});"
 
 

@@ -28,17 +28,6 @@ enum class Kind : uint8_t {
     other
 };
 
-enum class Cache : uint8_t { none, ca, cg, cs, lu, cv, wb, wt }; /* .cs: evict-first policy */
-enum class Evict : uint8_t { normal, unchanged, first, last, no_allocate };
-
-struct Hint {
-    Cache cache;
-    Evict l1, l2;
-    uint16_t l2_fetch; /* ld.L2::128B: bytes that L2 should fetch; 0: not said */
-    uint8_t level;     /* of a prefetch: 1 or 2 */
-    bool noncoherent;  /* ld.nc */
-};
-
 /* An instruction of the PTX: one constant for each, so its address identifies it. */
 struct Instruction {
     const char *kernel; /* symbol of the function that has it */
@@ -50,7 +39,6 @@ struct Instruction {
     const char *site; /* of a barrier or collective, for reports: "FILE:LINE, PTX FILE" */
     Kind kind;
     Space space; /* generic: an access says which it is */
-    Hint hint;
 };
 
 struct Access {
@@ -60,14 +48,11 @@ struct Access {
     uint64_t
         address;    /* shared: offset in the window of the block; else of the emulation's memory */
     uint32_t bytes; /* of this thread; a prefetch: 0, or the size of a bulk prefetch */
-    Evict l2;       /* the hint's, or that of a createpolicy */
 };
 
 struct Kernel {
     const char *symbol;
     dim3 grid, block;
-    size_t static_shared, dynamic_shared;
-    int arch; /* 80, 90, 100: of the PTX */
 };
 
 class Observer {

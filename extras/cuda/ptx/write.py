@@ -34,7 +34,7 @@ class Unit:
         self.declared.add(function.symbol)
         return "f_" + identifier(function.symbol)
 
-    def instruction(self, kind, space="generic", hint=None):
+    def instruction(self, kind, space="generic"):
         """Describes the running instruction for reports and the observer; returns its C++ name."""
         s = self.statement
         file, line = self.module.files.get(s.source[0]), s.source[1]
@@ -42,12 +42,8 @@ class Unit:
         site = "nullptr"
         if kind in ("barrier", "collective"):
             site = quoted(f"{file}:{line}, {self.ptx}" if file else self.ptx)
-        h = hint or {}
-        hints = (f"{{{h.get('cache', 'ptx::Cache::none')}, {h.get('l1', 'ptx::Evict::normal')}, "
-                 f"{h.get('l2', 'ptx::Evict::normal')}, {h.get('l2_fetch', 0)}, {h.get('level', 0)}, "
-                 f"{h.get('noncoherent', 'false')}}}") if h else "{}"
         self.table.append(f"{{kernel_{self.kernel}, {quoted(s.op)}, PTX, {s.line}, {source}, {site}, "
-                          f"ptx::Kind::{kind}, ptx::Space::{space}, {hints}}}")
+                          f"ptx::Kind::{kind}, ptx::Space::{space}}}")
         return f"I[{len(self.table) - 1}]"
 
     def translate(self, number, function):

@@ -44,7 +44,7 @@ static void end(struct warps *w) {
 
 static void access(struct warps *w, unsigned thread, enum request_kind kind, uint32_t at,
                    uint64_t address, uint32_t bytes) {
-    const struct thread_access a = {at, kind, KEEP_NORMAL, false, address, bytes};
+    const struct thread_access a = {at, kind, false, address, bytes};
     warps_access(w, thread, &a);
 }
 
@@ -136,8 +136,8 @@ static void banks(void **state) {
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct warps *w = start();
         for (unsigned t = 0; t < 32; t++) {
-            const struct thread_access a = {0,    REQUEST_LOAD,        KEEP_NORMAL,
-                                            true, cases[i].stride * t, cases[i].bytes};
+            const struct thread_access a = {0, REQUEST_LOAD, true, cases[i].stride * t,
+                                            cases[i].bytes};
             warps_access(w, t, &a);
         }
         end(w);
