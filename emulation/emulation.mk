@@ -4,20 +4,9 @@
 #
 #| make bench-gpu measure device kernels on datasets/gpu.spec and dynamicemb.spec, or on what SPEC=, TRACE=,
 #|                ALPHA= ... select; status 1 without a device
-#| make test-ptx  run the tests of device kernels with nvcc's PTX, translated, without a GPU: PTX_ARCHS="80 90 100";
-#|                make ptx-verify also writes the record reports/results/ptx-verified.txt
 #| make gpu-verify  test device kernels on a real GPU and write a record; status 1 without a GPU
 #| make gpu-record  both of these, packed into OUT/DEVICE-DRIVER-DATE.tar.gz; docs/cuda.md. Status 1 without
 #|                a GPU, or if one of them fails; the archive has what there is
-#| make cuda12    install the headers of CUDA 12 in build/ (24 MB, once); make test ONLY=cuda_old compiles with them
-#| make resources  record what device kernels compile to in extras/cuda/tests/golden/cuda_sass.txt, with which make test compares.
-#|                It needs a disassembler: make sass-tools installs one in build/ (7 MB, once) if CUDA has none
-#| make counts    what device kernels do, counted on nvcc's PTX without a GPU: requests, sectors, atomics; not timed.
-#|                make counts-renew accepts a change, make test-counts judges it; COUNTS_SPEC=file KERNEL=text;
-#|                COUNTS_LINES=1: also the source lines that move most
-#| make sass-counts  instructions that warps issue in the kernel of extras/cuda/sass/target.cu: nvcc's machine code, executed
-#|                on the CPU, and every row of it checked. make sass-counts-renew accepts a change, make test-cuda judges it;
-#|                SASS='--rule=adam --lines=20 --blocks=all --listing=file': some of it, lines, the whole launch, the code
 
 E            := $(B)/emulated
 emulated     := $(E)/harness/registry.o $(device:%.c=$(E)/%.o) $(parts:%.cu=$(E)/%.o) $(leans:%=$(E)/%) $(cuda:%.cu=$(E)/%.o)

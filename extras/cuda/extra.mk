@@ -2,6 +2,17 @@
 # What nvcc makes of device kernels, without a GPU: its PTX runs on the emulation (ptx/), what it asks of memory is counted
 # (counts/), and its machine code is read and executed (sass/).
 #
+#| make test-ptx  run the tests of device kernels with nvcc's PTX, translated, without a GPU: PTX_ARCHS="80 90 100";
+#|                make ptx-verify also writes the record reports/results/ptx-verified.txt
+#| make cuda12    install the headers of CUDA 12 in build/ (24 MB, once); make test ONLY=cuda_old compiles with them
+#| make resources  record what device kernels compile to in extras/cuda/tests/golden/cuda_sass.txt, with which make test compares.
+#|                It needs a disassembler: make sass-tools installs one in build/ (7 MB, once) if CUDA has none
+#| make counts    what device kernels do, counted on nvcc's PTX without a GPU: requests, sectors, atomics; not timed.
+#|                make counts-renew accepts a change, make test-counts judges it; COUNTS_SPEC=file KERNEL=text;
+#|                COUNTS_LINES=1: also the source lines that move most
+#| make sass-counts  instructions that warps issue in the kernel of extras/cuda/sass/target.cu: nvcc's machine code, executed
+#|                on the CPU, and every row of it checked. make sass-counts-renew accepts a change, make test-cuda judges it;
+#|                SASS='--rule=adam --lines=20 --blocks=all --listing=file': some of it, lines, the whole launch, the code
 include extras/cuda/ptx/ptx.mk extras/cuda/counts/counts.mk extras/cuda/sass/sass.mk # the last two use the first
 
 # --- tests

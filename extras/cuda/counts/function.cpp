@@ -21,7 +21,7 @@ void write_function(FILE *out, const char *labels, const Function &f, bool by_li
             "{%s\"function\": \"%s\", \"launches\": %lu, \"blocks\": %lu, \"warps\": %lu, "
             "\"compulsory_read\": %lu, \"compulsory_written\": %lu, \"atomics\": %lu, "
             "\"most_per_address\": %lu, \"chain\": %lu, ",
-            labels, f.name.c_str(), f.launches, f.blocks, f.warps, f.compulsory_read,
+            labels, f.symbol.c_str(), f.launches, f.blocks, f.warps, f.compulsory_read,
             f.compulsory_written, f.atomics, f.most_per_address, f.chain);
     f.totals.write(out);
     if (by_line) write_lines(out, f);

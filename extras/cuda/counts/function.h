@@ -14,7 +14,7 @@ namespace counts {
 
 /* What one function did, in all its launches. */
 struct Function {
-    std::string name;
+    std::string symbol;
     uint64_t launches, blocks, warps;
     Totals totals;
     uint64_t compulsory_read, compulsory_written, atomics, most_per_address, chain;

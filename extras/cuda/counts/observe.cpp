@@ -9,7 +9,6 @@
 
 #include "extras/cuda/counts/footprint.h"
 #include "extras/cuda/counts/function.h"
-#include "extras/cuda/counts/names.h"
 #include "extras/cuda/ptx/watch.h"
 
 extern const uint3 &threadIdx, &blockIdx;
@@ -47,7 +46,7 @@ class Counter : public ptx::Observer {
     Compulsory compulsory;
     Meetings meetings;
 
-    Function &function_of(const std::string &name);
+    Function &function_of(const std::string &symbol);
     uint32_t number_of(const ptx::Instruction &);
     void end_block();
     unsigned enter_thread();
@@ -141,16 +140,16 @@ static void receive(void *, const warp_request *r) {
 
 /* --- one launch at a time */
 
-Function &Counter::function_of(const std::string &name) {
+Function &Counter::function_of(const std::string &symbol) {
     for (auto &f : functions)
-        if (f->name == name) return *f;
+        if (f->symbol == symbol) return *f;
     functions.push_back(std::make_unique<Function>());
-    functions.back()->name = name;
+    functions.back()->symbol = symbol;
     return *functions.back();
 }
 
 void Counter::kernel_begins(const ptx::Kernel &k) {
-    function = &function_of(function_name(k.symbol));
+    function = &function_of(k.symbol);
     block = 0;
     compulsory.launch();
     meetings.launch();

@@ -72,14 +72,11 @@ def draw(records, path):
 
 def main():
     if len(sys.argv) != 3:
-        sys.exit("usage: counts.py COUNTS.json PICTURE.png")
-    try:
-        with open(sys.argv[1], encoding="utf-8") as file:
-            records = [json.loads(line) for line in file]
-    except (OSError, ValueError) as e:
-        sys.exit(f"counts: {e}")
+        sys.exit("usage: picture.py COUNTS.json PICTURE.png")
+    with open(sys.argv[1], encoding="utf-8") as file:
+        records = [json.loads(line) for line in file]
     if not steps(records):
-        sys.exit(f"counts: {sys.argv[1]} has no steps")
+        sys.exit(f"picture.py: {sys.argv[1]} has no steps; count with KERNEL= of a step, or without it")
     draw(records, sys.argv[2])
     print(os.path.relpath(sys.argv[2]))
 

@@ -13,8 +13,8 @@ import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.join(HERE, "..", "..", "..")
-sys.path.insert(0, os.path.join(ROOT, "reports"))
-from names import brief  # noqa: E402
+sys.path[:0] = [os.path.join(ROOT, "reports"), os.path.join(ROOT, "extras", "cuda", "tests", "sass")]
+from objects import demangle  # noqa: E402
 from style import text_table  # noqa: E402
 
 GOLDEN = os.path.join(ROOT, "extras", "cuda", "tests", "golden", "cuda_counts.txt")
@@ -55,8 +55,11 @@ HEAD = """\
 
 
 def read_json(path):
+    """The records, with the names of functions instead of symbols."""
     with open(path, encoding="utf-8") as file:
-        return [json.loads(line) for line in file]
+        records = [json.loads(line) for line in file]
+    names = demangle({r["function"] for r in records})
+    return [{**r, "function": names[r["function"]]} for r in records]
 
 
 def short(function):
@@ -163,7 +166,7 @@ def by_line(records, most=12):
         sectors = lambda x: sum(x[kind]["sectors"] for kind in MEMORY)
         for x in sorted(r.get("lines", []), key=sectors, reverse=True)[:most]:
             if sectors(x):
-                rows.append([f"{r['workload']} {r['rule']}", r["kernel"], brief(r["function"], 40),
+                rows.append([f"{r['workload']} {r['rule']}", r["kernel"], short(r["function"])[:40],
                              "/".join(x["source"].split("/")[-3:]) + f":{x['line']}", str(x["requests"]), str(sectors(x)),
                              percent(sum(x[kind]["used"] for kind in MEMORY), 32 * sectors(x)),
                              f"{x['lanes'] / x['requests']:.1f}"])
