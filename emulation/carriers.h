@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * The fibres that run threads. The race detector takes all that a fibre does for a sequence, whichever threads it
- * runs, and a thread for one that knows what earlier ones on its fibre knew. So under it a fibre runs only one thread
- * of a block and is drawn at random, and becomes a new one before it runs another thread of a launch with barriers.
+ * The fibres that run threads. To the race detector all that a fibre does is one sequence, so a thread seems to come
+ * after the earlier threads on its fibre, and to have acquired what they did. Under it, a fibre therefore runs one
+ * thread of a block, is drawn at random, and becomes a new fibre before it runs another thread of a launch with
+ * barriers.
  */
 #pragma once
 
@@ -11,7 +12,7 @@
 
 namespace emulation {
 
-/* Fibres that enter work() at first. No thread runs, and what earlier ones knew no longer matters. */
+/* Makes all fibres free for new threads, which run work(). No thread may be running. */
 void carriers_renew(Random &random, void (*work)());
 
 /* Under the race detector, only the host may take one. */

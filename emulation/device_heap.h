@@ -18,11 +18,11 @@ bool heap_free(void *p);
 void heap_free_all();
 size_t heap_used();
 
-/* Whether the bytes lie in one allocation; whether the address belongs to the device. */
+/* True if the bytes lie in one allocation; true if the address belongs to the device. */
 bool heap_holds(const void *p, size_t bytes);
 bool heap_owns(const void *p);
 
-/* Writes to text where the address lies: "8 bytes past the end of an allocation of 400 bytes". */
+/* Describes the address in text: "8 bytes past the end of an allocation of 400 bytes". */
 void heap_describe(const void *p, char *text, size_t size);
 
 /* While one exists, the device runs and its memory is accessible. When the last one ends, the slack

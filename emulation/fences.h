@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * What fences and atomics order, for the race detector, as in PTX's memory model: a fence, then an atomic on p by one
- * thread; later an atomic on p, then a fence by another. What happened before the first fence then happens before what
- * follows the second one. No other order comes from fences or atomics. A fence of the block counts within its block.
+ * Tells the race detector what fences and atomics order, as in PTX's memory model. One thread executes a fence, then an
+ * atomic on p; later another thread executes an atomic on p, then a fence. Everything before the first fence then happens
+ * before everything after the second one. Fences and atomics give no other order. A fence of the block counts within its
+ * block.
  */
 #pragma once
 
@@ -13,7 +14,7 @@ namespace emulation {
 
 struct Observed;
 
-/* Of a thread. */
+/* The fences of one thread. */
 struct Fences {
     Token
         *released[2]; /* by its last fence, of the block or larger, and of the device; NULL: none */

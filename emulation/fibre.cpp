@@ -153,7 +153,7 @@ void fibre_switch(Fibre *to) {
     arrived();
 }
 
-/* Whether the address is so many bytes above the start of a guard. */
+/* True if the address is `from` or more and less than `to` bytes above the start of a guard. */
 static bool above_a_guard(const void *address, size_t from, size_t to) {
     auto *p = static_cast<const char *>(address);
     for (int i = 0; i < fibres.stacks; i++)

@@ -30,7 +30,7 @@ void fibre_renew(Fibre *fibre);
 Fibre *fibre_adopt_thread();
 void fibre_switch(Fibre *to);
 
-/* Whether the address is in a fibre's stack, and in the guard below one. */
+/* True if the address is in a fibre's stack, or in the guard below a stack. */
 bool fibre_owns(const void *address);
 bool fibre_overflow(const void *address);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What __launch_bounds__ of a kernel says. gcc lists the places before functions where it has put instructions that do
- * nothing (language.h), in a section for which the linker defines a start and an end.
+ * Finds the limit of __launch_bounds__ of a kernel. gcc puts as many instructions that do nothing before the kernel
+ * (language.h), and lists these places in a section for which the linker defines a start and an end.
  */
 #include <cstdint>
 

@@ -20,7 +20,7 @@ static bool from_device(cudaMemcpyKind kind) {
     return kind == cudaMemcpyDeviceToHost || kind == cudaMemcpyDeviceToDevice;
 }
 
-/* Whether the bytes lie in one device allocation, or on the host, as the copy says. */
+/* True if the bytes lie where the copy says: in one device allocation, or on the host. */
 static bool lies(bool on_device, const void *p, size_t bytes) {
     return on_device ? heap_holds(p, bytes) : !heap_owns(p);
 }

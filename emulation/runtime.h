@@ -15,7 +15,7 @@
 
 namespace emulation {
 
-/* The runtime is one: host threads that call CUDA take turns. Whoever runs a kernel keeps the others waiting. */
+/* Host threads that call CUDA take turns: while one of them runs a kernel, the others wait. */
 std::recursive_mutex &turns();
 
 struct Turn {
@@ -45,7 +45,7 @@ struct Settings {
 
 Settings &settings();
 
-/* Whether this launch must fail; if not, counts it. */
+/* True if this launch must fail; otherwise counts it. */
 bool launch_fails(const char *kernel);
 
 /* xorshift64*: small, fast, and good enough for an order. */

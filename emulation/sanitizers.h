@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * What the emulation tells the sanitizers. The declarations are weak: without a sanitizer in the
- * program they are null, and nothing is called. No macro can tell: kernels are built with
- * -fsanitize=thread, the runtime is not.
+ * The calls from the emulation to the sanitizers. The declarations are weak: without a sanitizer in the
+ * program they are null, and no call is made. A macro cannot tell, because kernels are built with
+ * -fsanitize=thread and the runtime is not.
  */
 #pragma once
 
@@ -42,7 +42,7 @@ inline void unpoison(const void *p, size_t bytes) {
     if (with_asan()) __asan_unpoison_memory_region(p, bytes);
 }
 
-/* What a thread does before release() happens before what others do after acquire(). The race detector knows a
+/* Everything before release() happens before everything after acquire() by another thread. The race detector knows a
  * token by its address, until the memory is freed. */
 struct alignas(8) Token {
     static inline bool any_acquired; /* since the scheduler cleared it */

@@ -23,7 +23,7 @@ static struct {
     Block blocks[MAX_RESIDENT];
     Block *resident[MAX_RESIDENT];
     unsigned num_resident;
-    Block *block; /* of the running thread, or the last one */
+    Block *block; /* the running thread's, or the last one */
     Thread *thread;
     Fibre *host;
     Token go, done; /* host to threads, threads to host */
@@ -195,7 +195,7 @@ static void end_block(Block &b) {
     now.resident[i] = now.resident[--now.num_resident];
 }
 
-/* All that other blocks did happens before what blocks that start from now on do. */
+/* Everything that blocks did so far happens before what later blocks do. */
 static void begin_anew() {
     carriers_renew(now.random, work);
     shared_begin_launch();
@@ -220,7 +220,7 @@ static void run_block(uint64_t linear, unsigned most) {
     if (now.num_resident == most) run_until_a_block_ends();
 }
 
-/* How many blocks are resident. */
+/* The number of resident blocks. */
 static unsigned residents(unsigned threads) {
     if (!now.takes_turns) return 1;
     unsigned most =

@@ -24,7 +24,7 @@ static struct {
     size_t bytes, next;
 } arena;
 
-/* Not memset: the race detector would take it for an access by the running thread. */
+/* The race detector would take a memset for an access by the running thread. */
 static void fill(char *p, size_t bytes) {
     auto *to = reinterpret_cast<volatile uint64_t *>(p);
     for (size_t i = 0; i < (bytes + 7) / 8; i++) to[i] = ~uint64_t(0);

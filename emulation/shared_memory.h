@@ -32,17 +32,17 @@ struct SharedMemory {
     int count; /* the dynamic array is the first */
 };
 
-/* From now on, addresses of earlier blocks are used again. */
+/* Makes the addresses of earlier blocks free for new ones. */
 void shared_begin_launch();
 
-/* False: no address is left for one more block until shared_begin_launch(). */
+/* False if no addresses are left for one more block until shared_begin_launch(). */
 bool shared_has_room(size_t dynamic_bytes);
 
 /* slot: the number of the block among the resident ones. */
 void shared_begin_block(SharedMemory &memory, int slot, size_t dynamic_bytes);
 void shared_end_block(const SharedMemory &memory);
 
-/* Whether the address is one of shared memory. */
+/* True for an address in shared memory. */
 bool shared_owns(const void *p);
 
 } // namespace emulation

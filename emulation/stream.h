@@ -49,7 +49,7 @@ cudaError_t submit_late(cudaStream_t stream, std::function<void()> work);
 /* For calls that are forbidden while any stream captures: invalidates the captures. */
 cudaError_t forbidden_in_capture();
 
-/* The same, for calls on one stream. */
+/* For calls on one stream: invalidates its capture. */
 cudaError_t forbidden_in_capture_of(cudaStream_t stream);
 
 } // namespace emulation

@@ -49,7 +49,7 @@ const char *cudaGetErrorName(cudaError_t error);
 const char *cudaGetErrorString(cudaError_t error);
 
 /* --- device */
-/* What the project and CUB ask for. */
+/* The project and CUB ask for these. */
 enum cudaDeviceAttr {
     cudaDevAttrMaxGridDimX = 5,
     cudaDevAttrMaxSharedMemoryPerBlock = 8,

@@ -14,7 +14,7 @@
 enum { SEEDS = 6 };
 static const char *const FOUND = "a race in every run";
 
-/* Whether a process that runs this reports a race. */
+/* True if a process that runs this reports a race. */
 template <class Run> static bool races(Run run) {
     const pid_t child = fork();
     if (child == 0) {
@@ -35,7 +35,7 @@ template <class Run> static void in_every_seed(const char *what, Run run) {
         }
 }
 
-/* Smaller groups than `from` and larger ones than `to` do not need what is missing. */
+/* Groups smaller than `from` or larger than `to` work without the missing part. */
 template <protocol P, int from, int to> static void arrives() {
     for (int count = from; count <= to; count *= 2) {
         char what[64];

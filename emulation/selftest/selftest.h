@@ -16,13 +16,13 @@
 extern "C" {
 #endif
 
-/* How the self-test is built. */
+/* The sanitizer of the build, as a bit. */
 enum build { PLAIN = 1, ADDRESS = 2, UNDEFINED = 4, THREAD = 8, ALL_BUILDS = 15 };
 
 struct self_case {
     const char *name;
     void (*run)(void);
-    /* Of a planted case, the report of these builds. A build in no entry cannot see the bug. */
+    /* These builds must find the planted bug, with this text. A build in no entry cannot see it. */
     struct {
         unsigned builds;
         const char *says;

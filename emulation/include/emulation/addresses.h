@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Instructions that work on global memory only, although CUDA C has one kind of pointer for all memory.
+ * Some instructions work on global memory only, although CUDA C has one kind of pointer for all memory.
  */
 #pragma once
 
@@ -13,7 +13,7 @@ inline size_t __cvta_generic_to_global(const void *p, emulation::Site site = emu
 
 namespace emulation {
 
-/* For inline PTX, which the emulation has not: a prefetch may go past an allocation, but not to other memory. */
+/* Stands for a prefetch in inline PTX. It may go past an allocation, but not to other memory. */
 inline void prefetch_global(const void *p, Site site = here()) {
     global_address(p, "a prefetch", site);
 }

@@ -55,7 +55,7 @@ struct WarpInput {
 
 uint64_t warp_collective(WarpOp op, unsigned mask, const WarpInput &input, Site site);
 
-/* With whom a fence orders accesses: fences.h says what it orders. */
+/* A fence orders accesses among the threads of this scope; fences.h says which accesses. */
 enum class Scope { block, device };
 
 void fence(Scope scope = Scope::device);
@@ -93,7 +93,7 @@ struct Launch {
 /* Runs the thread once per thread of the grid, or records that if the stream captures. */
 void launch(const Launch &launch, std::function<void()> thread);
 
-/* The same for the work of a library call, which runs once and may access device memory. */
+/* Runs or records the work of a library call, once. It may access device memory. */
 cudaError_t library_call(const char *name, cudaStream_t stream, std::function<void()> work);
 
 } // namespace emulation

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Functions that CUDA offers without a header and math.h lacks.
+ * CUDA offers these functions without a header, and math.h does not have them.
  */
 #pragma once
 
@@ -21,7 +21,7 @@ EMULATED_EXTREMA(long long)
 EMULATED_EXTREMA(unsigned long long)
 #undef EMULATED_EXTREMA
 
-/* Of an int and an unsigned, both are taken as unsigned. */
+/* An int beside an unsigned is converted to unsigned. */
 inline unsigned min(int a, unsigned b) {
     return min(unsigned(a), b);
 }

@@ -14,8 +14,8 @@
 #define __forceinline__ inline __attribute__((always_inline))
 #define __align__(n)    __attribute__((aligned(n)))
 
-/* gcc puts so many one-byte instructions that do nothing before the kernel, also where the number depends on
- * parameters of a template: launch_bound() counts them. clang's attribute cannot depend on them. */
+/* gcc puts `most` one-byte instructions that do nothing before the kernel, and launch_bound() counts them. The number
+ * may depend on parameters of a template; in clang's attribute it may not. */
 #if defined(__x86_64__) && !defined(__clang__)
 namespace emulation {
 constexpr unsigned threads(unsigned most) {

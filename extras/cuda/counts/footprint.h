@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Addresses that do not depend on where the heap is, the sectors that a launch touches at least
- * once, and who meets at which address with atomics. It sees accesses in the order of execution.
+ * Addresses that do not depend on the place of the heap, the sectors that a launch touches, and the
+ * threads that meet at an address with atomics. It sees accesses in the order of execution.
  */
 #pragma once
 
@@ -48,9 +48,9 @@ class Compulsory {
     uint64_t num_read = 0, num_written = 0;
 };
 
-/* Atomics and reductions of a launch. An arrival is an atomic after a fence of the same thread: whoever
- * arrives last at an address goes on with the work there. The chain of a thread is 1, and 1 for
- * each address at which it arrived last. */
+/* Atomics and reductions of a launch. An arrival is an atomic after a fence of the same thread, and the
+ * last thread to arrive at an address goes on with the work there. The chain of a thread is 1, plus 1
+ * for each address at which it arrived last. */
 class Meetings {
   public:
     void launch();

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * What was counted of one device function, and how it is written.
+ * The counts of one device function, and their JSON.
  */
 #pragma once
 
@@ -12,7 +12,7 @@
 
 namespace counts {
 
-/* What one function did, in all its launches. */
+/* Sums over all launches of one function. */
 struct Function {
     std::string symbol;
     uint64_t launches, blocks, warps;

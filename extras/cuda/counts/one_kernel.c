@@ -101,7 +101,7 @@ static int run_kernel(struct setting *s, const struct kernel *k, FILE *out, stru
     return status;
 }
 
-/* A dense step walks all rows of the tables: those of small ones say as much. */
+/* A dense step walks all rows of the tables, so small tables show as much as large ones. */
 static bool too_dense(const struct setting *s, const struct kernel *k) {
     enum { ROWS_MOST = 50000 };
     int64_t rows = 0;

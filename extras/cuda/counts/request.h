@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What a warp issues as one: the accesses of its lanes by one instruction. The lanes' bytes are
- * sorted into sectors of 32 bytes, the unit in which memory moves.
+ * A request: the accesses of a warp's lanes by one instruction, which the warp issues as one. The
+ * lanes' bytes are sorted into sectors of 32 bytes, the unit in which memory moves.
  */
 #pragma once
 

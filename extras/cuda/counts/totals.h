@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Counts of what warps issued, summed over requests: of a kernel, or of a line of its source.
+ * Sums over the requests of a kernel, or of a line of its source.
  */
 #pragma once
 

@@ -9,7 +9,7 @@ namespace {
 
 enum { LANES = 32, BANKS = 32, WORD = 4, LINE = LINE_SECTORS * SECTOR };
 
-/* How often a lane has executed an instruction. */
+/* Counts how often a lane has executed each instruction. */
 struct Times {
     std::vector<std::pair<uint32_t, uint32_t>> of;
 

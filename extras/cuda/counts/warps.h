@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * Groups what the threads of a block do into what its warps issue. The emulation runs the lanes of a
- * warp one after another. Lanes that execute an instruction for the same time after the same
- * collective, itself passed the same number of times, do so together: a device runs them so if they
- * take the same way, and joins them again where they meet.
+ * Groups the accesses of the threads of a block into the requests that its warps issue. The emulation
+ * runs the lanes of a warp one after another. Lanes count as one request if each executes the
+ * instruction for the k-th time since the same collective, which each has passed equally often. A device
+ * runs lanes together if they take the same way, and joins them where they meet.
  */
 #pragma once
 
@@ -13,7 +13,7 @@
 extern "C" {
 #endif
 
-/* What one thread does. */
+/* One access, collective or fence of one thread. */
 struct thread_access {
     uint32_t instruction;
     enum request_kind kind;

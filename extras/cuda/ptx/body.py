@@ -5,7 +5,7 @@ import re
 from module import BITS, BYTES
 from problem import Refused
 
-# As the registers are kept: all integers of a width without a sign.
+# The C++ types of registers: integers have no sign.
 STORED = {**{t: f"u{BITS[t]}" for t in BITS}, "pred": "pred", "f32": "f32", "f64": "f64"}
 SPECIAL = {f"%{n}.{a}": f"::{c}.{a}" for n, c in
            (("tid", "threadIdx"), ("ctaid", "blockIdx"), ("ntid", "blockDim"), ("nctaid", "gridDim")) for a in "xyz"}

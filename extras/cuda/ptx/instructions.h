@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * What the C++ that translate.py writes includes: values, memory, barriers and collectives, and the
+ * The C++ that translate.py writes includes this: values, memory, barriers and collectives, and the
  * description of kernels by which launches find them.
  */
 #pragma once

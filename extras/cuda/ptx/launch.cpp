@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What nvcc's host code calls, in place of libcudart: a launch finds the translated kernel by the
- * PTX name under which the stub was registered. All other calls are the emulation's.
+ * Nvcc's host code calls this instead of libcudart. A launch finds the translated kernel by the
+ * PTX name under which the stub was registered. The emulation has all other calls.
  *
  * __cudaRegisterFunction is renamed in each object, to a function of the translation of the same
  * source, because names of kernels are only unique in one file. cudaFuncGetAttributes is renamed,
@@ -105,7 +105,7 @@ static thread_local std::vector<Configuration> pushed;
 
 } // namespace ptx
 
-/* As NVIDIA's headers have them. */
+/* These structs are laid out as in NVIDIA's headers. */
 struct LaunchConfig {
     dim3 grid, block;
     size_t shared;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Where accesses go, and whether they may. Global addresses are those of the emulation's heap, whose
- * guard pages judge them. An array in shared memory has a slot of addresses of its own, so that an
- * access past its end never meets the next one.
+ * Finds the memory of an access, and reports an access that is out of bounds. Global addresses lie in
+ * the emulation's heap, and its guard pages judge them. Each array in shared memory has a slot of
+ * addresses, so that an access past its end never meets the next array.
  */
 #include <csignal>
 #include <cstdarg>
@@ -30,7 +30,7 @@ void open_shared(const Translated &k, size_t dynamic_bytes) {
     for (int i = 0; i < window.count; i++) window.bytes[window.used[i]] = 0;
     window.count = 0;
     u32 next = 0;
-    for (int pass = 0; pass < 2; pass++) { /* the dynamic array lies behind the others */
+    for (int pass = 0; pass < 2; pass++) { /* the dynamic array follows the others */
         for (int i = 0; i < k.array_count; i++) {
             const Array &a = k.arrays[i];
             if (a.dynamic != (pass == 1)) continue;

@@ -6,7 +6,7 @@ from problem import Refused
 
 SPACES = {"global": "global", "shared": "shared", "shared::cta": "shared", "shared::cluster": "shared",
           "local": "local", "param": "param", "param::entry": "param", "param::func": "param", "const": "const"}
-# How it is ordered, and for whom: threads run one at a time, in an order that every thread sees.
+# Orders and scopes change nothing: threads run one at a time, in an order that every thread sees.
 ORDERED = {"weak", "volatile", "relaxed", "acquire", "release", "acq_rel", "cta", "gpu", "sys", "cluster", "mmio"}
 ATOMS = {"add", "min", "max", "and", "or", "xor", "exch", "cas", "inc", "dec"}
 # Hints for caches, which change no value. .L2::cache_hint has an operand more.
@@ -16,7 +16,7 @@ HINTS = {"ca", "cg", "cs", "lu", "cv", "wb", "wt", "nc", "L2::cache_hint", "L2::
 
 
 class Modifiers:
-    """What stands between the name of an instruction and its operands."""
+    """The modifiers between the name of an instruction and its operands."""
 
     def __init__(self, mods):
         self.space, self.width, self.type, self.atom = "generic", 1, None, None

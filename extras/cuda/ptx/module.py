@@ -56,7 +56,7 @@ VARIABLE = re.compile(r"(?:\.align\s+(\d+)\s+)?\.(\w+)\s+(?:\.ptr\s+(?:\.(?:glob
                       r"(?:\.align\s+\d+\s+)?)?([\w$%]+)\s*(?:\[(\d*)\])?")
 HEAD = re.compile(r"(?:\.(?:visible|weak|extern)\s+)*\.(entry|func)\b\s*(?:\(([^)]*)\))?\s*([\w$]+)\s*"
                   r"(?:\((.*)\))?\s*(.*)", re.S)
-# What stands between the parameters of an entry and its body says nothing of its results.
+# Directives between the parameters of an entry and its body do not change results.
 DIRECTIVES = re.compile(r"\.(maxntid|minnctapersm|maxnreg|noreturn|reqntid|blocksareclusters)\b[\s\d,]*")
 ARGUMENT = re.compile(r",(?![^{\[(]*[}\])])")
 LABEL = re.compile(r"([\w$]+):(?!:)")
@@ -123,7 +123,7 @@ def pieces(lines):
 
 
 def body_of(text):
-    """Where the head of a function ends: at its body, or at the semicolon of a declaration."""
+    """The index at which the head of a function ends: its body, or the semicolon of a declaration; -1: neither."""
     found = re.search(r"[{;]", text)
     return found.start() if found else -1
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What the translator says of PTX that it does not take."""
+"""The exception for PTX that the translator does not take."""
 
 
 class Refused(Exception):

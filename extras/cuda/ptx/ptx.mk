@@ -4,8 +4,8 @@
 
 PTX_ARCHS ?= $(or $(filter 90,$(CUDA_ARCHS)),$(lastword $(CUDA_ARCHS)))
 X         := $(B)/ptx
-# The kernels of all rules are three million lines of PTX. Those of some rules are run, one for each way through them:
-# no sums, states, a sum of gradients, sums before and after the step. Those of the others are the emulation's.
+# The kernels of all rules are three million lines of PTX. Only these rules run as PTX, one for each way through the
+# kernels: no sums, states, a sum of gradients, sums before and after the step. The other rules run as C++.
 PTX_RULES ?= sgd adagrad rowwise_adagrad adam lars rowwise_lamb
 ptx_files := $(parts:%.cu=%) $(cuda:%.cu=%) $(if $(leans),$(PTX_RULES:%=kernels/device/lean_%))
 ptx_others = $(filter-out $(ptx_files:%=$(E)/%.o),$(leans:%=$(E)/%))
@@ -49,7 +49,7 @@ endef
 $(foreach a,$(CUDA_ARCHS),$(eval $(call ptx_arch,$a)))
 
 .PHONY: ptx-programs test-ptx ptx-verify
-# All architectures are translated, which is a gate; those of PTX_ARCHS are compiled, too.
+# All architectures are translated, which is a check of its own. PTX_ARCHS are compiled, too.
 ptx-programs:
 	@$(MAKE) --no-print-directory $(call ptx_made,$(CUDA_ARCHS))
 	@$(MAKE) --no-print-directory $(PTX_ARCHS:%=$(X)/%/tests)

@@ -14,7 +14,7 @@ namespace ptx {
 /* Shared memory of the running block, at the start of each thread. */
 void open_shared(const Translated &kernel, size_t dynamic_bytes);
 
-/* Where threads switch between accesses depends on the launch as the order of threads does. */
+/* Draws the accesses between which threads switch, by the seed and the number of the launch. */
 void begin_switches();
 
 /* Names the instruction in reports of faults; called before the first kernel runs. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Barriers and collectives of PTX are those of the emulation, at the line of the PTX.
+ * The emulation executes barriers and collectives of PTX, at their line of the PTX.
  */
 #include "extras/cuda/ptx/run.h"
 #include "emulation/scheduler.h"

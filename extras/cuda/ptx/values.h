@@ -68,7 +68,7 @@ template <class T> T rem(T a, T b, const Instruction &at) {
     return T(a % b);
 }
 
-/* Of a number and a NaN the number; -0 is less than 0. */
+/* A NaN loses against a number, and -0 is less than 0. */
 template <class T> T fmin(T a, T b) {
     if (a == b) return std::signbit(a) ? a : b;
     return a < b || std::isnan(b) ? a : b;
@@ -78,7 +78,7 @@ template <class T> T fmax(T a, T b) {
     return a > b || std::isnan(b) ? a : b;
 }
 
-/* Of a whole number; what is too large becomes the limit, and NaN 0. */
+/* Converts a whole number. A value out of range becomes the limit, and NaN becomes 0. */
 template <class T, class F> T to_integer(F a) {
     constexpr F least = F(std::numeric_limits<T>::min()), most = F(std::numeric_limits<T>::max());
     if (std::isnan(a)) return 0;

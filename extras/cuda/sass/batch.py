@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: MIT
-"""What a kernel over sorted entries is run on, and what it has to leave behind: drawn batches, and the rules as plain
+"""The inputs of a kernel over sorted entries, and the results that it must give: drawn batches, and the rules as plain
 NumPy in float32. Numbers are hashes of their position, so no release of NumPy draws others."""
 import numpy as np
 
 F = np.float32
 ROW_LANES = 128  # of the sum of a row's squares: kernels/rules.h
 
-# name: (lookups, rows, bags, exponent of Zipf's law); the ids of dynamicemb are those of ten features.
+# name: (lookups, rows, bags, exponent of Zipf's law); dynamicemb has the ids of ten features.
 POINTS = {f"alpha {alpha:g}": (1023159, 10_000_000, 51200, alpha) for alpha in (0, 0.8, 1.05, 1.2)}
 POINTS["dynamicemb"] = (1048570, 16_777_210, 1048570, 1.05)
 FEATURES = {"dynamicemb": 10}
@@ -48,7 +48,7 @@ def entries(name):
 
 
 class Runs:
-    """Runs of equal keys: their first entries, and those behind their last."""
+    """Runs of equal keys: entries [begin, end) of each."""
 
     def __init__(self, keys):
         self.keys = keys
@@ -110,7 +110,7 @@ HELD = "weight", "row", "elem0", "elem1"
 
 
 class Batch:
-    """A point in a machine's memory. arrays: {name: array of the machine}, those of facts that this file fills."""
+    """A point in a machine's memory. arrays: {name: array of the machine}; this class fills them."""
 
     def __init__(self, point, facts, arrays, dim, rule):
         self.keys, self.values = point

@@ -173,7 +173,7 @@ def main():
     p.add_argument("--batch", help="'alpha 1.05' or another one of the table")
     p.add_argument("--dim", type=int)
     p.add_argument("--rule")
-    p.add_argument("--lines", type=int, default=0, help="also so many lines and opcodes that are issued most")
+    p.add_argument("--lines", type=int, default=0, help="also this number of lines and opcodes that are issued most")
     p.add_argument("--listing", help="also write the code of the last point, with counts, to this file")
     p.add_argument("--renew", action="store_true", help="write the golden file")
     a = p.parse_args()

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * What an instruction computes.
+ * Computes one instruction.
  */
 #include "extras/cuda/sass/step.h"
 

@@ -3,7 +3,7 @@
  * Floats.
  *
  * MUFU is the correctly rounded value; a device's differs in the last bits. The Newton steps that
- * nvcc puts behind it for a division or a root correct both.
+ * nvcc adds after it for a division or a root correct both.
  */
 #include "extras/cuda/sass/step.h"
 
@@ -29,8 +29,8 @@ float fused(const instruction &i, float a, float b, float c) {
     return directed(i, nearest, (above > 0) - (above < 0));
 }
 
-/* Whether a/b needs the slow way: exponents of operands or of the quotient near the ends. The fast
- * way loses the sign of -0/b, so zero is one of them. */
+/* True if a/b needs the slow way: an exponent of the operands or of the quotient is near the ends. Zero
+ * needs it, too, because the fast way loses the sign of -0/b. */
 bool division_is_slow(uint32_t a, uint32_t b) {
     const int x = a >> 23 & 255, y = b >> 23 & 255;
     return x == 255 || x <= 24 || y <= 1 || y >= 252 || x - y >= 127 || x - y <= -125;

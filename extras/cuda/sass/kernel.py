@@ -24,7 +24,7 @@ LOCAL = 4096              # bytes of a lane, as in machine.h
 
 
 class Facts:
-    """What target.cu prints."""
+    """The facts that target.cu prints."""
 
     def __init__(self, target, point, dim, rule):
         self.lookups, self.rows, bags, _ = POINTS[point]

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * What lanes exchange, and moves between predicates, uniform and special registers.
+ * Exchanges between lanes, and moves between predicates, uniform and special registers.
  */
 #include "extras/cuda/sass/step.h"
 

@@ -17,8 +17,7 @@
 namespace sass {
 namespace {
 
-constexpr uint32_t POISON =
-    0xffffffff; /* in registers and memory that nobody has written: NaN, -1 */
+constexpr uint32_t POISON = 0xffffffff; /* in unwritten registers and memory: NaN, -1 */
 
 void begin(warp &w, machine &m, uint32_t first) {
     memset(w.reg, POISON & 0xff, sizeof w.reg);
@@ -41,7 +40,7 @@ uint32_t waiting(const warp &w, int barrier) {
     return lanes;
 }
 
-/* These lanes go on behind where they waited, those of one place as one group. */
+/* These lanes go on after the instruction at which they waited. Lanes at one place become one group. */
 void go_on(warp &w, uint32_t lanes) {
     while (lanes) {
         group g = {w.at[__builtin_ctz(lanes)], 0};
@@ -53,7 +52,7 @@ void go_on(warp &w, uint32_t lanes) {
     }
 }
 
-/* Lets go all lanes whose barrier has everybody that it waits for. */
+/* Releases all lanes whose barrier waits for no other lane. */
 void release(warp &w) {
     for (int b = 0; b < OF_BLOCK; b++) {
         const uint32_t here = waiting(w, b);
@@ -85,7 +84,7 @@ uint32_t branching(const warp &w, const instruction &i, const group &g, uint32_t
     return lanes & predicate(w, i.in[0]);
 }
 
-/* The address is a register's: that of the function begins at 0. */
+/* The register holds the address, counted from the begin of the function. */
 void return_from(warp &w, const instruction &i, const group &g, uint32_t lanes) {
     const uint32_t *at = w.reg[i.from[0].reg];
     if (g.lanes & ~lanes) w.ready.push_back({g.at + 1, g.lanes & ~lanes});
@@ -100,8 +99,8 @@ void return_from(warp &w, const instruction &i, const group &g, uint32_t lanes) 
     }
 }
 
-/* What changes the flow. Returns whether the group goes on with the next instruction; otherwise
- * w.ready has its lanes, or they wait. */
+/* Executes a branch, barrier or exit. Returns true if the group goes on with the next instruction;
+ * otherwise w.ready has its lanes, or they wait. */
 bool flow(warp &w, const instruction &i, const group &g, uint32_t lanes) {
     const int b = (int)i.extra;
     uint32_t space[LANES], taken;
@@ -140,8 +139,8 @@ void run_group(warp &w, group g) {
     machine &m = *w.machine;
     for (;; g.at++) {
         m.problem_at = (int32_t)g.at;
-        if (g.at >= m.code.size()) throw std::string("a way that leaves the code");
-        if (m.left-- == 0) throw std::string("no end after so many instructions");
+        if (g.at >= m.code.size()) throw std::string("the way leaves the code");
+        if (m.left-- == 0) throw std::string("no end after the most instructions of a block");
         const instruction &i = m.code[g.at];
         const uint32_t lanes = g.lanes & predicate(w, i.guard);
         m.issued[g.at]++, m.lanes[g.at] += (uint64_t)__builtin_popcount(lanes);
@@ -175,7 +174,7 @@ void run_block(machine &m) {
             const uint32_t alive = ~w->exited;
             if (alive & ~waiting(*w, OF_BLOCK)) {
                 m.problem_at = (int32_t)w->at[__builtin_ctz(alive & ~waiting(*w, OF_BLOCK))];
-                throw std::string("lanes wait for ever");
+                throw std::string("lanes wait for a barrier that the others never reach");
             }
             some |= alive != 0;
         }
@@ -214,7 +213,7 @@ EXPORT void sass_delete(machine *m) {
     delete m;
 }
 
-/* Memory of the device, zero; pages that nobody touches cost nothing. */
+/* Zeroed memory of the device. Pages that stay untouched take no memory. */
 EXPORT void *sass_memory(machine *m, uint64_t base, uint64_t bytes) {
     void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);

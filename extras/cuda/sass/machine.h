@@ -35,7 +35,7 @@ enum modifier { SASS_MODIFIERS(X) };
 #undef X
 
 enum kind : uint8_t { NONE, REGISTER, IMMEDIATE, CONSTANT, ADDRESS };
-/* Of operands. SIGN changes that of a float, MINUS an integer. PAIR: 64 bits in two registers. */
+/* Flags of operands. SIGN negates a float, MINUS an integer. PAIR: 64 bits in two registers. */
 enum flag : uint8_t {
     MINUS = 1,
     NOT = 2,
@@ -118,7 +118,7 @@ static inline uint32_t predicate(const warp &w, int k) {
 
 /* The 32 values of an operand: its register, or `space` after they were put there. */
 const uint32_t *values(const warp &w, const operand &o, uint32_t *space);
-/* The same of 64 bits. */
+/* The 32 values of a 64-bit operand. */
 void wide_values(const warp &w, const operand &o, uint64_t *to);
 void put(warp &w, const operand &to, const uint32_t *values, uint32_t lanes);
 void put_predicate(warp &w, int k, uint32_t value, uint32_t lanes);

@@ -16,7 +16,7 @@ MOST = 100_000_000  # instructions of a block
 
 
 class Stopped(Exception):
-    """What ended a run, in one line."""
+    """The reason why a run ended, in one line."""
 
 
 def library(path):
@@ -45,7 +45,7 @@ class Machine:
                                    for k in (0, 1))
 
     def memory(self, address, size):
-        """So many bytes of zeroed memory at that address of the device, as an array of 32-bit words."""
+        """Zeroed memory of `size` bytes at that address of the device, as an array of 32-bit words."""
         at = self._lib.sass_memory(self._at, address, max(size, 16))
         if not at:
             raise Stopped(f"no {size} bytes of address space for the memory at {address:#x}")

@@ -13,7 +13,7 @@ namespace sass {
 static const uint8_t *constant(const warp &w, const operand &o, int lane, size_t bytes) {
     const std::vector<uint8_t> &c = w.machine->constants;
     const uint64_t at = (uint64_t)(o.value + (int32_t)w.reg[o.reg][lane]);
-    if (at + bytes > c.size()) throw std::string("a constant behind the arguments");
+    if (at + bytes > c.size()) throw std::string("a constant past the arguments");
     return &c[at];
 }
 
@@ -56,7 +56,7 @@ void wide_values(const warp &w, const operand &o, uint64_t *to) {
     }
 }
 
-/* A uniform register has one value, that of the first lane. */
+/* A uniform register takes the value of the first lane. */
 void put(warp &w, const operand &to, const uint32_t *values, uint32_t lanes) {
     if (to.kind != REGISTER || to.reg == RZ || to.reg == URZ || !lanes) return;
     uint32_t *reg = w.reg[to.reg];

@@ -62,7 +62,7 @@ struct step {
     }
 };
 
-/* How a and b compare: the bit of instruction.compare. */
+/* The bit of instruction.compare: less, equal, greater or unordered. */
 template <class T> static inline int relation(T a, T b) {
     return a < b ? 0 : a == b ? 1 : a > b ? 2 : 3;
 }

@@ -24,7 +24,7 @@ ARCHITECTURES = re.compile(r"\$\(foreach a,\$\(CUDA_ARCHS\),[^)]*\)|-gencode \S*
 
 
 def sources():
-    """The files that nvcc reads, without those of CUDA."""
+    """The files of the project that nvcc reads."""
     work = [path for pattern in ("kernels/**/*.cu", "harness/device/*.cu", "rules/*.h")
             for path in glob.glob(pattern, recursive=True)]
     found = set()

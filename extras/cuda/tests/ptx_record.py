@@ -5,7 +5,7 @@
     ptx_record.py LOGS KERNEL...    writes it after make ptx-verify; LOGS: what the tests printed
 
 A line has, for each architecture, a digest of the PTX of all device code, since kernels share files.
-extras/cuda/tests/test_ptx_verified.py compares those of the build, so that no kernel keeps the word after a change."""
+extras/cuda/tests/test_ptx_verified.py compares the digests of the build, so that no kernel keeps the word after a change."""
 import datetime
 import glob
 import hashlib
@@ -51,7 +51,7 @@ def instructions(path):
 
 
 def digest(arch):
-    """Of the PTX in the build that is run for this architecture, or None if there is none."""
+    """The digest of the PTX that runs for this architecture, or None if the build has none."""
     total, run = hashlib.sha256(), f"{BUILD}/ptx/{arch}"
     made = glob.glob(f"{run}/*/*/*.made")
     paths = sorted(f"{BUILD}/{os.path.relpath(p, run).removesuffix('.made')}.{arch}.ptx" for p in made)
@@ -72,7 +72,7 @@ def read():
 
 
 def ended(tap):
-    """Whether a program printed the result of every test: one that died did not."""
+    """True if a program printed the result of every test, so it did not die."""
     plan = re.search(r"^1\.\.(\d+)", tap, re.M)
     return plan and len(re.findall(r"^(?:not )?ok ", tap, re.M)) == int(plan.group(1))
 

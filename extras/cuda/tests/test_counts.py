@@ -59,8 +59,8 @@ def constant(name):
 
 
 def nodes_of(folder, rows):
-    """sum_nodes of 20000 lookups of a table with so many rows: (atomics, those of the address with the most, levels that
-    wait for one another)."""
+    """sum_nodes of 20000 lookups of a table with `rows` rows: (atomics, atomics of the address with the most, levels
+    that wait for one another)."""
     path = os.path.join(folder, "tree.spec")
     with open(path, "w", encoding="utf-8") as file:
         file.write(f"workload tree\n rows {rows}\n dim 4\n batch 20000\n length fixed 1\n ids uniform\n rule sgd\n")

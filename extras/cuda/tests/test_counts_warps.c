@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * How accesses of threads become requests of warps, on blocks that are worked by hand.
+ * Accesses of threads become requests of warps. The expected requests are worked out by hand.
  */
 #include <stdbool.h>
 #include <stdio.h>
@@ -12,7 +12,7 @@
 
 enum { MOST = 64 };
 
-/* What the receiver got. */
+/* The requests that the receiver got. */
 static struct {
     int warps, count;
     struct warp_request request[MOST];
@@ -52,7 +52,7 @@ static void load(struct warps *w, unsigned thread, uint32_t at, uint64_t address
     access(w, thread, REQUEST_LOAD, at, address, bytes);
 }
 
-/* Threads load so many bytes each, the first from `at`, and the others `stride` further. */
+/* Each thread loads `bytes`: the first at `at`, each further one `stride` bytes later. */
 struct loads_case {
     const char *test;
     unsigned threads;

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""What makes test-cuda run again: a change of something that nvcc reads, and nothing else. Prints TAP."""
+"""Only a change of a file or flag that nvcc reads makes test-cuda run again. Prints TAP."""
 import os
 import shutil
 import sys
@@ -27,7 +27,7 @@ def copy(folder):
 
 
 def changes(path, old, new):
-    """Whether the digest is another one while the file has `new` for `old`."""
+    """True if the digest differs while the file has `new` for `old`."""
     with open(path, encoding="utf-8") as file:
         text = file.read()
     assert old in text, f"{old} is not in {path}"

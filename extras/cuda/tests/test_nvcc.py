@@ -4,7 +4,7 @@
 
 Kernels have to keep their promises (extras/cuda/tests/golden/sass_promises.txt), and must not get worse than recorded
 (extras/cuda/tests/golden/cuda_sass.txt; `make resources` writes it again). Another release of nvcc may compile differently: then
-only the promises are judged. Architectures that are not built are skipped, and so are those that the table lacks.
+only the promises are judged. Architectures that are not built or not in the table are skipped.
 Spills are errors of the build.
 """
 import concurrent.futures
@@ -82,7 +82,7 @@ def check_promise(promise, kernels, archs):
 
 
 def missing():
-    """What is missing for this test, or None."""
+    """Names what is missing for this test, or None."""
     if not release():
         return "no nvcc"
     if not tools(VENV):

@@ -17,7 +17,7 @@ FLAGS = ["-std=c++20", "-Og", "-w", "-ffp-contract=off", "-fno-strict-aliasing",
 PTX = "extras/cuda/tests/ptx/sums.ptx"
 TEXT = open(os.path.join(tap.ROOT, PTX)).read()
 
-# What the observer must be told: kernels, and instructions by kind.
+# The observer must see these numbers of kernels, and of instructions by kind.
 COUNTED = "kernels 2 kinds 688 436 128 24 128 256 256 8\n"
 
 REFUSED = [

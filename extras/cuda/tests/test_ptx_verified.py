@@ -50,7 +50,7 @@ def test_only_kernels_that_passed_are_recorded(folder):
     assert passed(sm90="1..3\nok 1 - cuda_a: x\nok 2 - cuda_b: x\nnot ok 3 - cuda_b: y\n") == {"cuda_a": ["90"]}
     assert passed(sm90="1..2\nok 1 - cuda_a: x\nnot ok 2 - all of them\n") == {}
     assert passed(sm90="1..2\nok 1 - cuda_a: x\n") == {}, "it died"
-    # One that an architecture lacks counts on the others; one that fails anywhere does not count.
+    # A kernel that one architecture skips counts on the others. A kernel that fails on one counts on none.
     assert passed(sm90="1..2\nok 1 - cuda_a: x\nok 2 - cuda_b: x\n",
                   sm100="1..3\nok 1 - cuda_a: x # SKIP\nok 2 - cuda_b: x\nok 3 - cuda_c: x\n") == {
                       "cuda_a": ["90"], "cuda_b": ["90", "100"], "cuda_c": ["100"]}

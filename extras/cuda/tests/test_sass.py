@@ -95,7 +95,7 @@ IN_FLIGHT = {
     "it has another value": (lines_of(FALLBACK.format(0, 4), CHANGED, LOAD[1:3], LAST), 2),
     "for the next turn": (lines_of("LDG.E.128 R4, desc[UR4][R60.64]\nFADD R40, R8, R9",
                                    "LDG.E.128 R8, desc[UR4][R62.64]\nFADD R40, R4, R5"), 2),
-    # Who needs the result of a shuffle with the barrier of the first load waits for the load.
+    # A warp that waits for a shuffle with the barrier of the first load waits for the load, too.
     "a barrier that others share": (lines_of("SHFL.IDX PT, R50, R51, R52, R53 | set 0", SET[0],
                                              "IADD3 R54, R50, R54, RZ | wait 0", SET[1:], WAIT_FIRST), 7),
     "a false guard still waits": (lines_of("@P4 LDG.E.128 R4, [R60.64] | set 0\n@!P4 MOV R4, RZ | wait 0",

@@ -26,7 +26,7 @@ if not os.path.exists(os.path.join(HERE, "libsass.so")):
     tap.skip_all("sass counts", "this build has no extras/cuda/sass/libsass.so")
 LIB = library(os.path.join(HERE, "libsass.so"))
 IN, OUT = 0x10000, 0x20000
-# Of lanes: ends of the ranges of integers and floats, and values between.
+# Inputs of the lanes: ends of the ranges of integers and floats, and values between.
 A = np.array([0, 1, 2, 3, 5, 31, 32, 33, 0x7fffffff, 0x80000000, 0x80000001, 0xffffffff, 0xfffffffe, 0xffff, 0x10000,
               0x12345678, 0x3f800000, 0xbf800000, 0x40490fdb, 0x7f800000, 0xff800000, 0x7fc00000, 0x00000001, 0x007fffff,
               0x00800000, 0x3dcccccd, 0x4b800001, 0xcb7fffff, 0x5f3759df, 0x1e3ce508, 0x3c003c00, 0xc0004248], np.uint32)
@@ -227,7 +227,7 @@ STOPS = {
     "no shared memory at 0x800": "MOV R2, 0x800\nSTS [R2], R3",
     "misaligned address 0x10004": "MOV R2, 0x10004\nMOV R3, RZ\nLDG.E.128 R4, desc[UR4][R2.64]",
     "no end": ".L_x:\nBRA `(.L_x)",
-    "lanes wait for ever": "S2R R0, SR_TID.X\nISETP.NE.AND P0, PT, R0, RZ, PT\n@P0 BAR.SYNC.DEFER_BLOCKING 0x0\n"
+    "lanes wait for a barrier that the others never reach": "S2R R0, SR_TID.X\nISETP.NE.AND P0, PT, R0, RZ, PT\n@P0 BAR.SYNC.DEFER_BLOCKING 0x0\n"
                            "WARPSYNC.ALL\nEXIT",
     "leaves the code": "NOP",
 }

@@ -95,7 +95,7 @@ def test_only_what_is_built_is_judged(folder):
 
 
 def test_warps_of_an_sm(folder):
-    """As CUDA's cuda_occupancy.h counts them, of blocks limited by registers, by shared memory and by their number."""
+    """cuda_occupancy.h of CUDA gives these numbers. Registers, shared memory and the number of blocks limit them."""
     same([warps_of_sm(90, 128, 8, 128), warps_of_sm(90, 129, 8, 128), warps_of_sm(90, 32, 102400, 128),
           warps_of_sm(90, 16, 0, 32), warps_of_sm(75, 16, 0, 32)], [16, 12, 8, 32, 16])
 

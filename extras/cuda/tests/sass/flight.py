@@ -34,7 +34,7 @@ class InFlight:
                         {p: v for p, v in self.known.items() if other.known.get(p) == v})
 
     def finish(self, done):
-        """Whoever has waited for a load has waited for older ones."""
+        """A warp that has waited for a load has waited for older ones."""
         last = max((k for k, load in enumerate(self.loads) if done(*load)), default=-1)
         self.loads = self.loads[last + 1:]
 
@@ -91,7 +91,7 @@ def order_within(blocks, loop):
 
 
 def apart(block, successor):
-    """Whether a warp goes this way only if its lanes have parted."""
+    """True if a warp goes this way only after its lanes have parted."""
     name = block.last.name if block.instructions else ""
     goes_on = successor == block.number + 1
     return len(block.next) > 1 and (name.startswith("BRA.DIV") and not goes_on or

@@ -29,20 +29,20 @@ class Block:
 
     @property
     def stores(self):
-        """Whether it writes global memory."""
+        """True if it writes global memory."""
         if self._stores is None:
             self._stores = any(STORE.match(i.name) for i in self.instructions)
         return self._stores
 
 
 class Loop:
-    """blocks: numbers of all its blocks, with those of inner loops. entries: the blocks through which it is entered."""
+    """blocks: numbers of all its blocks, inner loops included. entries: the blocks through which it is entered."""
 
     def __init__(self, blocks, entries, depth):
         self.blocks, self.entries, self.depth, self.inner, self._own = blocks, entries, depth, [], None
 
     def own(self):
-        """Its blocks without those of inner loops."""
+        """Its blocks outside of inner loops."""
         if self._own is None:
             self._own = self.blocks.difference(*(loop.blocks for loop in self.inner))
         return self._own
@@ -53,7 +53,7 @@ def ends_block(name):
 
 
 def never_goes_on(instruction):
-    """Whether the next instruction in memory is no successor."""
+    """True if the next instruction in memory is no successor."""
     name = instruction.name
     if instruction.guard or name.startswith(("BRA.DIV", "BRA.CONV")):
         return False

@@ -4,7 +4,7 @@ from flight import Way, loads_in_flight
 from flow import nested
 
 WIDTHS = 16, 8, 4, 2
-# A row whose 16-byte loads are so many takes at least so many times as many of another width.
+# A row takes at least this many loads of another width for each of its 16-byte loads.
 TIMES = {8: 1, 4: 4, 2: 4}
 
 

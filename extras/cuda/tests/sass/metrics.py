@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What the gate counts in the SASS of one kernel."""
+"""Counts in the SASS of one kernel."""
 import re
 
 from flow import blocks_of, loops_of, reachable

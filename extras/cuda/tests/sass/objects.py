@@ -90,7 +90,7 @@ def kernels_of_object(path, tool):
 
 
 def remembered(path, tool):
-    """As kernels_of_object(), from a file beside the object if neither it nor what reads it has changed since."""
+    """Remembers kernels_of_object() in a file beside the object, until the object or these readers change."""
     digest = hashlib.sha256()
     for part in [path, *(os.path.join(FOLDER, name + ".py") for name in READERS)]:
         with open(part, "rb") as file:

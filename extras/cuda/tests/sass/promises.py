@@ -25,11 +25,11 @@ class Promise:
         return count(metrics["kinds"], self.what)
 
     def binds(self, archs):
-        """Whether it is of one of these architectures."""
+        """True if it is of one of these architectures."""
         return not self.archs or not self.archs.isdisjoint(archs)
 
     def of(self, kernels):
-        """Those of {(source, name, architecture): metrics} that it binds."""
+        """The part of {(source, name, architecture): metrics} that it binds."""
         return {key: m for key, m in kernels.items() if key[0] == self.source and re.search(self.kernel, key[1])
                 and self.binds({key[2]})}
 
