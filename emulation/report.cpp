@@ -11,6 +11,7 @@
 #include "emulation/fibre.h"
 #include "emulation/runtime.h"
 #include "emulation/sanitizers.h"
+#include "emulation/shared_memory.h"
 
 namespace emulation {
 
@@ -42,6 +43,17 @@ void fatal(const char *format, ...) {
 
 void misaligned(const void *p, size_t bytes, Site site) {
     fatal("misaligned access of %zu bytes at %p (%s:%d)", bytes, p, site.file, site.line);
+}
+
+size_t global_address(const void *p, const char *what, Site site) {
+    if (!heap_owns(p))
+        fatal("%s of %p, which is not global memory but %s (%s:%d)", what, p,
+              shared_owns(p)  ? "shared memory"
+              : fibre_owns(p) ? "a thread's local memory"
+              : p             ? "the host's"
+                              : "null",
+              site.file, site.line);
+    return reinterpret_cast<size_t>(p);
 }
 
 /* --- faults */

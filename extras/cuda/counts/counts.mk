@@ -3,7 +3,7 @@
 
 COUNTS_SPEC ?= extras/cuda/counts/counts.spec
 COUNTS_ARCH ?= 90
-counts_objects := $(patsubst %,$(B)/extras/cuda/counts/%.o,footprint function main observe one_kernel totals warps)
+counts_objects := $(patsubst %,$(B)/extras/cuda/counts/%.o,footprint function main observe one_kernel warps)
 counts_program := $(X)/$(COUNTS_ARCH)/counts
 counts_made_by  = nvcc $(shell $(NVCC) --version | sed -n 's/.*release \([^,]*\),.*/\1/p'), compute_$(COUNTS_ARCH)
 

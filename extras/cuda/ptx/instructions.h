@@ -78,19 +78,8 @@ template <class T> T atom_and(char *p, T v) {
 template <class T> T atom_or(char *p, T v) {
     return exchanged<T>(p, T(get<T>(p) | v));
 }
-template <class T> T atom_xor(char *p, T v) {
-    return exchanged<T>(p, T(get<T>(p) ^ v));
-}
 template <class T> T atom_exch(char *p, T v) {
     return exchanged<T>(p, v);
-}
-template <class T> T atom_inc(char *p, T most) {
-    T old = get<T>(p);
-    return exchanged<T>(p, old >= most ? T(0) : T(old + 1));
-}
-template <class T> T atom_dec(char *p, T most) {
-    T old = get<T>(p);
-    return exchanged<T>(p, old == 0 || old > most ? most : T(old - 1));
 }
 template <class T> T atom_cas(char *p, T expected, T v) {
     T old = get<T>(p);
@@ -100,20 +89,12 @@ template <class T> T atom_cas(char *p, T expected, T v) {
 
 /* --- threads */
 u32 lane();
-void block_sync(const Instruction &at);
-bool block_and(bool value, const Instruction &at);
-bool block_or(bool value, const Instruction &at);
-u32 block_popc(bool value, const Instruction &at);
+int block_barrier(emulation::BarrierOp op, bool value, const Instruction &at);
 u64 warp(emulation::WarpOp op, u32 mask, u64 value, const Instruction &at);
-void warp_sync(u32 mask, const Instruction &at);
 u32 shfl_idx(u32 value, u32 source, u32 c, u32 mask, const Instruction &at, bool &in);
 u32 shfl_up(u32 value, u32 delta, u32 c, u32 mask, const Instruction &at, bool &in);
 u32 shfl_down(u32 value, u32 delta, u32 c, u32 mask, const Instruction &at, bool &in);
 u32 shfl_bfly(u32 value, u32 flip, u32 c, u32 mask, const Instruction &at, bool &in);
-u32 vote_ballot(bool value, u32 mask, const Instruction &at);
-bool vote_any(bool value, u32 mask, const Instruction &at);
-bool vote_all(bool value, u32 mask, const Instruction &at);
-u32 match_any(u64 value, u32 mask, const Instruction &at);
 void fence(const Instruction &at);
 [[noreturn]] void trap(const Instruction &at);
 

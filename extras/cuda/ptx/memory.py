@@ -8,7 +8,7 @@ SPACES = {"global": "global", "shared": "shared", "shared::cta": "shared", "shar
           "local": "local", "param": "param", "param::entry": "param", "param::func": "param", "const": "const"}
 # Orders and scopes change nothing: threads run one at a time, in an order that every thread sees.
 ORDERED = {"weak", "volatile", "relaxed", "acquire", "release", "acq_rel", "cta", "gpu", "sys", "cluster", "mmio"}
-ATOMS = {"add", "min", "max", "and", "or", "xor", "exch", "cas", "inc", "dec"}
+ATOMS = {"add", "min", "max", "and", "or", "exch", "cas"}
 # Hints for caches, which change no value. .L2::cache_hint has an operand more.
 HINTS = {"ca", "cg", "cs", "lu", "cv", "wb", "wt", "nc", "L2::cache_hint", "L2::64B", "L2::128B", "L2::256B",
          *(f"{level}::{what}" for level in ("L1", "L2")

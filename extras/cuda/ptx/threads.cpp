@@ -19,22 +19,9 @@ void let_others_run() {
     emulation::wait();
 }
 
-static int block_barrier(BarrierOp op, bool value, const Instruction &at) {
+int block_barrier(BarrierOp op, bool value, const Instruction &at) {
     if (observer) observer->barrier(at);
     return emulation::block_barrier(op, value, {at.site, at.ptx_line});
-}
-
-void block_sync(const Instruction &at) {
-    block_barrier(BarrierOp::none, false, at);
-}
-bool block_and(bool value, const Instruction &at) {
-    return block_barrier(BarrierOp::all, value, at);
-}
-bool block_or(bool value, const Instruction &at) {
-    return block_barrier(BarrierOp::any, value, at);
-}
-u32 block_popc(bool value, const Instruction &at) {
-    return u32(block_barrier(BarrierOp::count, value, at));
 }
 
 static u64 collective(WarpOp op, u32 mask, const emulation::WarpInput &in, const Instruction &at) {
@@ -44,21 +31,6 @@ static u64 collective(WarpOp op, u32 mask, const emulation::WarpInput &in, const
 
 u64 warp(WarpOp op, u32 mask, u64 value, const Instruction &at) {
     return collective(op, mask, {value, 0, 32}, at);
-}
-void warp_sync(u32 mask, const Instruction &at) {
-    warp(WarpOp::sync, mask, 0, at);
-}
-u32 vote_ballot(bool value, u32 mask, const Instruction &at) {
-    return u32(warp(WarpOp::ballot, mask, value, at));
-}
-bool vote_any(bool value, u32 mask, const Instruction &at) {
-    return warp(WarpOp::any, mask, value, at);
-}
-bool vote_all(bool value, u32 mask, const Instruction &at) {
-    return warp(WarpOp::all, mask, value, at);
-}
-u32 match_any(u64 value, u32 mask, const Instruction &at) {
-    return u32(warp(WarpOp::match_any, mask, value, at));
 }
 
 /* c has the mask of a segment in bits 8 to 12 and the clamp in bits 0 to 4. A lane whose source is

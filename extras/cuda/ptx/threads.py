@@ -7,19 +7,25 @@ from body import unsigned, vector
 from problem import Refused
 
 
+def collective(b, op, mask, value="0"):
+    """The result, a u64, of a collective of the lanes in a mask."""
+    return f"ptx::warp(emulation::WarpOp::{op}, {b.value(mask, 'u32')}, {value}, {b.unit.instruction('collective')})"
+
+
+def block_barrier(b, op, value="false"):
+    return f"ptx::block_barrier(emulation::BarrierOp::{op}, {value}, {b.unit.instruction('barrier')})"
+
+
 def barrier(b, o, mods, args):
     mods = [m for m in mods if m not in ("cta", "aligned")]
     if mods[:2] == ["warp", "sync"]:
-        return f"ptx::warp_sync({b.value(args[0], 'u32')}, {b.unit.instruction('collective')});"
+        return f"{collective(b, 'sync', args[0])};"
     if mods == ["sync"] and args == ["0"]:
-        return f"ptx::block_sync({b.unit.instruction('barrier')});"
+        return f"{block_barrier(b, 'none')};"
     if mods[0] == "red" and args[1] == "0" and len(args) == 3:
-        how = mods[1]
-        call = f"ptx::block_{how}({b.value(args[2], 'pred')}, {b.unit.instruction('barrier')})"
-        if how in ("and", "or") and mods[2] == "pred":
-            return b.set(args[0], "pred", call)
-        if how == "popc" and mods[2] == "u32":
-            return b.set(args[0], "u32", call)
+        op, t = {"and": ("all", "pred"), "or": ("any", "pred"), "popc": ("count", "u32")}[mods[1]]
+        if mods[2] == t:
+            return b.set(args[0], t, f"({t}){block_barrier(b, op, b.value(args[2], 'pred'))}")
     raise Refused("only barrier 0 of all threads is known")
 
 
@@ -38,17 +44,14 @@ def vote(b, o, mods, args):
     how, _ = [m for m in mods if m != "sync"]
     if how not in ("ballot", "any", "all"):
         raise Refused("unknown instruction")
-    at = b.unit.instruction("collective")
-    return b.set(args[0], "u32" if how == "ballot" else "pred",
-                 f"ptx::vote_{how}({b.value(args[1], 'pred')}, {b.value(args[2], 'u32')}, {at})")
+    t = "u32" if how == "ballot" else "pred"
+    return b.set(args[0], t, f"({t}){collective(b, how, args[2], b.value(args[1], 'pred'))}")
 
 
 def match(b, o, mods, args):
     if mods[0] != "any" or mods[1] != "sync":
         raise Refused("unknown instruction")
-    at = b.unit.instruction("collective")
-    value, mask = b.value(args[1], unsigned(mods[2])), b.value(args[2], "u32")
-    return b.set(args[0], "u32", f"ptx::match_any({value}, {mask}, {at})")
+    return b.set(args[0], "u32", f"(u32){collective(b, 'match_any', args[2], b.value(args[1], unsigned(mods[2])))}")
 
 
 def reduce(b, o, mods, args):
@@ -56,16 +59,13 @@ def reduce(b, o, mods, args):
     if how not in ("add", "min", "max") or t not in ("u32", "s32"):
         raise Refused("unknown instruction")
     name = how if how == "add" else f"{how}_{'signed' if t == 's32' else 'unsigned'}"
-    at = b.unit.instruction("collective")
-    return b.set(args[0], "u32", f"(u32)ptx::warp(emulation::WarpOp::{name}, {b.value(args[2], 'u32')}, "
-                                 f"{b.value(args[1], 'u32')}, {at})")
+    return b.set(args[0], "u32", f"(u32){collective(b, name, args[2], b.value(args[1], 'u32'))}")
 
 
 def elect(b, o, mods, args):
     only(mods, "sync")
     lane, chosen = args[0].split("|")
-    at, mask = b.unit.instruction("collective"), b.value(args[1], "u32")
-    return f"ptx::warp_sync({mask}, {at}); const u32 first = (u32)__builtin_ctz({mask}); " + \
+    return f"{collective(b, 'sync', args[1])}; const u32 first = (u32)__builtin_ctz({b.value(args[1], 'u32')}); " + \
         b.set(lane, "u32", "first") + b.set(chosen, "pred", "ptx::lane() == first")
 
 

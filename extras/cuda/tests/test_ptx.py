@@ -6,6 +6,7 @@ extras/cuda/tests/ptx/sums.ptx has instructions of every kind. A planted bug is 
 defect ends the program with status 86, or the program finds a wrong result (status 1)."""
 import glob
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -46,6 +47,28 @@ FOUND = [
     ("an atomic made plain", ATOMIC, PLAIN, (1,), "count "),
 ]
 
+# Collectives, before the first shuffle of the kernel; a wrong result traps.
+SHUFFLE = "shfl.sync.bfly.b32\t%r12|%p2"
+COLLECTIVES = """mov.u32 %lane, %laneid;
+    setp.lt.u32 %low, %lane, 4;
+    vote.sync.ballot.b32 %x, %low, -1; setp.ne.u32 %wrong, %x, 15; @%wrong trap;
+    vote.sync.any.pred %right, %low, -1; @!%right trap;
+    vote.sync.all.pred %wrong, %low, -1; @%wrong trap;
+    and.b32 %x, %lane, 15; match.any.sync.b32 %y, %x, -1; shl.b32 %x, 65537, %x; setp.ne.u32 %wrong, %x, %y; @%wrong trap;
+    redux.sync.add.s32 %x, %lane, -1; setp.ne.u32 %wrong, %x, 496; @%wrong trap;
+    redux.sync.max.s32 %x, %lane, -1; setp.ne.u32 %wrong, %x, 31; @%wrong trap;
+    barrier.cta.red.popc.aligned.u32 %x, 0, %low; setp.ne.u32 %wrong, %x, 8; @%wrong trap;
+    barrier.cta.red.or.aligned.pred %right, 0, %low; @!%right trap;
+    bar.red.and.pred %wrong, 0, %low; @%wrong trap;
+    bar.warp.sync -1;
+    elect.sync %x|%right, -1; setp.eq.and.u32 %right, %lane, 0, !%right; @%right trap;
+"""
+
+
+def collectives():
+    names = {"%lane": "%r90", "%x": "%r91", "%y": "%r92", "%low": "%p90", "%wrong": "%p91", "%right": "%p92"}
+    return re.sub(r"%[a-z]+\b", lambda name: names.get(name[0], name[0]), COLLECTIVES)
+
 
 def run(command, **more):
     return subprocess.run(command, capture_output=True, text=True, cwd=tap.ROOT, **more)
@@ -74,7 +97,8 @@ def program(text, folder, main):
         made.append(source[:-4] + ".o")
         compile(source, made[-1])
     built = os.path.join(folder, "sums")
-    runtime = glob.glob(os.path.join(tap.BUILD, "extras/cuda/ptx/*.o")) + glob.glob(os.path.join(tap.BUILD, "emulation/*.o"))
+    runtime = [os.path.join(tap.BUILD, source[:-4] + ".o") for folder in ("extras/cuda/ptx", "emulation")
+               for source in glob.glob(f"{folder}/*.cpp", root_dir=tap.ROOT)]
     done = run([CXX, "-fopenmp", main, *made, *runtime, "-o", built])
     assert done.returncode == 0, done.stderr
     return built
@@ -106,6 +130,9 @@ def main():
         tell(done.returncode == 0 and not done.stdout + done.stderr, "correct kernels pass", done.stdout + done.stderr)
         done = run([correct, "watch"])
         tell(done.stdout == COUNTED, "the observer is told of every instruction", done.stdout + done.stderr)
+        for name, end, status in (("collectives are right", SHUFFLE, 0), ("a wrong one traps", "trap;\n" + SHUFFLE, 86)):
+            done = run([program(changed(SHUFFLE, collectives() + end), folder, driver)])
+            tell(done.returncode == status, name, f"status {done.returncode}\n{done.stderr}")
         for name, old, new, why in REFUSED:
             status, said = translate(changed(old, new), folder)
             line = said.startswith(PTX + ":") and said.count("\n") == 1

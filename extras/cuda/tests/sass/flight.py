@@ -8,6 +8,7 @@ result of a shuffle then waits for the load too.
 Followed is the way through the loop with the most loads of the asked width: full rows, aligned. Where ways remain
 open, only loads count that are in flight on all of them.
 """
+from flow import postorder
 from instruction import load_width
 
 
@@ -64,30 +65,10 @@ class InFlight:
 
 def order_within(blocks, loop):
     """Blocks of the loop, each after those that follow it in the same turn, and the edges that begin another turn."""
-    done, order, active, back = set(), [], set(), set()
-    for root in sorted(loop.entries):
-        if root in done:
-            continue
-        work = [(root, iter(blocks[root].next))]
-        done.add(root)
-        active.add(root)
-        while work:
-            node, following = work[-1]
-            for n in following:
-                if n not in loop.blocks:
-                    continue
-                if n in active or n in loop.entries:
-                    back.add((node, n))
-                elif n not in done:
-                    done.add(n)
-                    active.add(n)
-                    work.append((n, iter(blocks[n].next)))
-                    break
-            else:
-                work.pop()
-                active.discard(node)
-                order.append(node)
-    return order, back
+    next_of = lambda n: [m for m in blocks[n].next if m in loop.blocks]
+    order = postorder(sorted(loop.entries), lambda n: [m for m in next_of(n) if m not in loop.entries])
+    place = {n: k for k, n in enumerate(order)}
+    return order, {(n, m) for n in order for m in next_of(n) if m in loop.entries or place[m] >= place[n]}
 
 
 def apart(block, successor):

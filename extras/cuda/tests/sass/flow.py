@@ -100,53 +100,42 @@ def blocks_of(items):
     return blocks
 
 
+def postorder(roots, next_of):
+    """All nodes that the roots reach, each after the nodes that follow it."""
+    done, order = set(), []
+    for root in roots:
+        work = [] if root in done else [(root, iter(next_of(root)))]
+        done.add(root)
+        while work:
+            node, following = work[-1]
+            n = next((n for n in following if n not in done), None)
+            if n is None:
+                order.append(node)
+                work.pop()
+            else:
+                done.add(n)
+                work.append((n, iter(next_of(n))))
+    return order
+
+
 def reachable(blocks):
     """The numbers of the kernel's own blocks: not of functions that it calls."""
-    found, work = {0}, [0]
-    while work:
-        new = set(blocks[work.pop()].next) - found
-        found |= new
-        work += new
-    return found
+    return set(postorder([0], lambda n: blocks[n].next))
 
 
 def components(nodes, next_of):
-    """Strongly connected components (Tarjan), without recursion."""
-    index, low, stack, on_stack, result = {}, {}, [], set(), []
-    for root in nodes:
-        if root in index:
-            continue
-        work = [(root, iter(next_of(root)))]
-        index[root] = low[root] = len(index)
-        stack.append(root)
-        on_stack.add(root)
-        while work:
-            node, following = work[-1]
-            for n in following:
-                if n not in nodes:
-                    continue
-                if n not in index:
-                    index[n] = low[n] = len(index)
-                    stack.append(n)
-                    on_stack.add(n)
-                    work.append((n, iter(next_of(n))))
-                    break
-                if n in on_stack:
-                    low[node] = min(low[node], index[n])
-            else:
-                work.pop()
-                if work:
-                    low[work[-1][0]] = min(low[work[-1][0]], low[node])
-                if low[node] == index[node]:
-                    component = set()
-                    while True:
-                        n = stack.pop()
-                        on_stack.discard(n)
-                        component.add(n)
-                        if n == node:
-                            break
-                    result.append(component)
-    return result
+    """Strongly connected components (Kosaraju and Sharir)."""
+    inside = {n: [m for m in next_of(n) if m in nodes] for n in nodes}
+    before = {n: [] for n in nodes}
+    for n in nodes:
+        for m in inside[n]:
+            before[m].append(n)
+    found, done = [], set()
+    for root in reversed(postorder(sorted(nodes), inside.__getitem__)):
+        if root not in done:
+            found.append(set(postorder([root], lambda n: [m for m in before[n] if m not in done])))
+            done |= found[-1]
+    return found
 
 
 def loops_of(blocks, nodes=None, depth=1, barred=frozenset()):
