@@ -2,6 +2,7 @@
 #include "emulation/device_heap.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
@@ -41,7 +42,9 @@ static std::vector<Allocation>::iterator behind(const char *p) {
 }
 
 static void set_access(const Allocation &a, int access) {
-    if (mprotect(a.pages, size_t(a.pages_end - a.pages), access)) fatal("mprotect fails");
+    const size_t bytes = size_t(a.pages_end - a.pages);
+    if (mprotect(a.pages, bytes, access))
+        fatal("mprotect of %zu bytes: %s", bytes, strerror(errno));
 }
 
 /* Finds room for the bytes and a guard page after them, from heap.next on. */
