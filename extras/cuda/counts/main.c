@@ -18,7 +18,6 @@
 static const char help[] =
     "usage: counts --spec=FILE [OPTION ...]; run from the suite's root\n"
     "  --kernel=TEXT      only kernels with this text in their names\n"
-    "  --workload=TEXT    only workloads with this text in their names\n"
     "  --out=FILE         for the counts, a JSON object per line [standard output]\n"
     "  --lines            also count by lines of the source\n"
     "  --jobs=N           kernels at a time [2]\n"
@@ -28,22 +27,24 @@ static const char help[] =
 enum { JOBS_MOST = 64 };
 
 struct options {
-    const char *spec, *kernel, *workload, *out;
+    const char *spec, *kernel, *out;
     int jobs;
     bool lines;
 };
 
 static int parse(int argc, char **argv, struct options *o, struct error *err) {
-    static const struct option longs[] = {{"spec", 1, NULL, 's'},     {"kernel", 1, NULL, 'k'},
-                                          {"workload", 1, NULL, 'w'}, {"out", 1, NULL, 'o'},
-                                          {"lines", 0, NULL, 'l'},    {"help", 0, NULL, 'h'},
-                                          {"jobs", 1, NULL, 'j'},     {0}};
+    static const struct option longs[] = {{"spec", 1, NULL, 's'},
+                                          {"kernel", 1, NULL, 'k'},
+                                          {"out", 1, NULL, 'o'},
+                                          {"lines", 0, NULL, 'l'},
+                                          {"help", 0, NULL, 'h'},
+                                          {"jobs", 1, NULL, 'j'},
+                                          {0}};
     *o = (struct options){.jobs = 2};
     for (int c; (c = getopt_long(argc, argv, "h", longs, NULL)) >= 0;) {
         switch (c) {
         case 's': o->spec = optarg; break;
         case 'k': o->kernel = optarg; break;
-        case 'w': o->workload = optarg; break;
         case 'o': o->out = optarg; break;
         case 'l': o->lines = true; break;
         case 'j': o->jobs = atoi(optarg); break;
@@ -62,8 +63,8 @@ static int larger(int a, int b) {
     return a > b ? a : b;
 }
 
-/* In a process of its own, so that no kernel's counts depend on what ran before it. Its counts go to a
- * file without a name. */
+/* Counts one kernel in a process of its own, so that its counts do not depend on what ran before. They
+ * go to a file without a name. */
 struct child {
     pid_t pid;
     FILE *out;
@@ -115,11 +116,10 @@ static int run_all(const struct options *o, FILE *out, struct error *err) {
     struct spec_list list;
     if (spec_read(o->spec, &none, &list, err)) return -1;
     int worst = 0;
-    for (int i = 0; worst >= 0 && i < list.count; i++)
-        if (!o->workload || strstr(list.specs[i].name, o->workload)) {
-            const int status = run_workload(o, &list.specs[i], out, err);
-            worst = status < 0 ? status : larger(worst, status);
-        }
+    for (int i = 0; worst >= 0 && i < list.count; i++) {
+        const int status = run_workload(o, &list.specs[i], out, err);
+        worst = status < 0 ? status : larger(worst, status);
+    }
     spec_list_free(&list);
     return worst;
 }
