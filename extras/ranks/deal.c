@@ -6,7 +6,7 @@
 
 #include "harness/memory.h"
 #include "harness/workload/workload.h"
-#include "kernels/shape.h"
+#include "kernels/forward.h"
 
 static int64_t first_bag(const struct deal *d, int rank) {
     return sharding_bag(d->bags, rank, d->transport->ranks);
@@ -14,6 +14,50 @@ static int64_t first_bag(const struct deal *d, int rank) {
 
 static size_t id_bytes(const struct deal *d) {
     return d->id_type == ID_INT32 ? 4 : 8;
+}
+
+struct deal deal_of(struct transport *t, const struct batch *whole) {
+    return (struct deal){.transport = t,
+                         .shapes = whole->tables,
+                         .features = whole->features,
+                         .num_tables = whole->num_tables,
+                         .num_features = whole->num_features,
+                         .bags = whole->bags,
+                         .id_type = whole->id_type,
+                         .grad_type = whole->grad_type,
+                         .weighted = whole->lookup_weights != NULL};
+}
+
+/* The features of bags begin .. end-1, laid out as a batch of their own. */
+static struct feature *layout_of(const struct batch *whole, int64_t begin, int64_t end) {
+    struct feature *own = must_have(calloc((size_t)whole->num_features, sizeof *own));
+    for (int32_t f = 0; f < whole->num_features; f++) {
+        const int64_t *at = whole->offsets + f * whole->bags;
+        own[f] = whole->features[f];
+        own[f].lookups = at[end] - at[begin];
+    }
+    batch_lay_out_rows(whole->tables, own, whole->num_features, end - begin);
+    return own;
+}
+
+void deal_move_bags(const struct batch *whole, int64_t begin, int64_t end, enum deal_move how,
+                    void *all, void *own) {
+    const int64_t element = dtype_bytes(whole->grad_type);
+    struct feature *layout = layout_of(whole, begin, end);
+    for (int32_t f = 0; f < whole->num_features; f++) {
+        const struct feature *x = &whole->features[f];
+        const int64_t *at = whole->offsets + f * whole->bags;
+        const bool sequence = x->pooling == POOL_NONE;
+        const int64_t rows = sequence ? layout[f].lookups : end - begin;
+        const int64_t skip = sequence ? at[begin] - at[0] : begin;
+        for (int64_t i = 0; i < rows; i++) {
+            char *there = (char *)all + forward_row(x, skip + i) * element;
+            char *here = (char *)own + forward_row(&layout[f], i) * element;
+            memcpy(how == DEAL_TAKE ? here : there, how == DEAL_TAKE ? there : here,
+                   (size_t)(whole->tables[x->table].dim * element));
+        }
+    }
+    free(layout);
 }
 
 /* Gives a batch of own bags its layout; its offsets are there. */
@@ -32,94 +76,87 @@ static void lay_out_own(const struct deal *d, struct batch *own, int64_t bags) {
     batch_derive_counted(own, tables, features);
 }
 
-/* Bags begin .. end-1 of a whole batch, as bytes one behind the other: offsets, ids, weights, gradient. */
+/* Bags begin .. end-1 of a batch as contiguous bytes: offsets, ids, weights, gradient. */
 static char *cut_batch(const struct deal *d, const struct batch *whole, int64_t begin, int64_t end,
                        size_t *bytes) {
     const int64_t bags = end - begin, flat = whole->num_features * bags;
-    const size_t element = (size_t)dtype_bytes(whole->grad_type);
+    const size_t id = id_bytes(d);
     int64_t lookups = 0, elements = 0;
-    struct feature *layout = must_have(calloc((size_t)whole->num_features, sizeof *layout));
     for (int32_t f = 0; f < whole->num_features; f++) {
-        const int64_t *at = whole->offsets + f * whole->bags;
-        layout[f] = whole->features[f];
-        layout[f].lookups = at[end] - at[begin];
-        lookups += layout[f].lookups;
-        elements += (layout[f].pooling == POOL_NONE ? layout[f].lookups : bags) *
-                    whole->tables[layout[f].table].dim;
+        const struct feature *x = &whole->features[f];
+        const int64_t *at = whole->offsets + f * whole->bags, own = at[end] - at[begin];
+        lookups += own;
+        elements += (x->pooling == POOL_NONE ? own : bags) * whole->tables[x->table].dim;
     }
-    batch_lay_out_rows(whole->tables, layout, whole->num_features, bags);
-    *bytes = (size_t)(flat + 1) * 8 +
-             (size_t)lookups * (id_bytes(d) + (whole->lookup_weights ? 4 : 0)) +
-             (size_t)elements * element;
+    *bytes = (size_t)(flat + 1) * 8 + (size_t)lookups * (id + (whole->lookup_weights ? 4 : 0)) +
+             (size_t)(elements * dtype_bytes(whole->grad_type));
     char *data = must_have(malloc(*bytes + 1)), *ids = data + (flat + 1) * 8;
-    char *weights = ids + (size_t)lookups * id_bytes(d);
-    char *grad = weights + (whole->lookup_weights ? lookups * 4 : 0);
+    char *weights = ids + (size_t)lookups * id;
     int64_t *offsets = (int64_t *)data, at = 0;
     offsets[0] = 0;
     for (int32_t f = 0; f < whole->num_features; f++) {
-        const struct feature *from = &whole->features[f], *to = &layout[f];
         const int64_t *there = whole->offsets + f * whole->bags;
-        const int64_t first = there[begin], count = to->lookups;
-        memcpy(ids + (size_t)at * id_bytes(d),
-               (const char *)whole->ids + (size_t)first * id_bytes(d), (size_t)count * id_bytes(d));
+        const int64_t first = there[begin], count = there[end] - first;
+        memcpy(ids + (size_t)at * id, (const char *)whole->ids + (size_t)first * id,
+               (size_t)count * id);
         if (whole->lookup_weights)
             memcpy(weights + at * 4, whole->lookup_weights + first, (size_t)count * 4);
         for (int64_t b = 0; b < bags; b++)
             offsets[f * bags + b + 1] = at + there[begin + b + 1] - first;
         at += count;
-        const bool sequence = to->pooling == POOL_NONE;
-        const int64_t rows = sequence ? count : bags, skip = sequence ? first - there[0] : begin;
-        for (int64_t i = 0; whole->grad && i < rows; i++)
-            memcpy(grad + (size_t)(to->grad_offset + i * to->grad_stride) * element,
-                   (const char *)whole->grad +
-                       (size_t)(from->grad_offset + (skip + i) * from->grad_stride) * element,
-                   (size_t)whole->tables[to->table].dim * element);
     }
-    free(layout);
+    if (whole->grad)
+        deal_move_bags(whole, begin, end, DEAL_TAKE, (void *)(uintptr_t)whole->grad,
+                       weights + (whole->lookup_weights ? lookups * 4 : 0));
     return data;
 }
 
-/* Takes such bytes as batch k. */
-static void take_batch(const struct deal *d, struct batch *own, const char *data) {
-    const int me = d->transport->rank;
-    const int64_t bags = first_bag(d, me + 1) - first_bag(d, me);
-    const int64_t flat = d->num_features * bags;
-    int64_t *offsets = must_have(array_alloc(flat + 1, sizeof *offsets));
-    memcpy(offsets, data, (size_t)(flat + 1) * sizeof *offsets);
-    data += (flat + 1) * 8;
-    own->offsets = offsets;
+static const void *copy_of(const char **data, size_t bytes) {
+    void *copy = memcpy(must_have(array_alloc((int64_t)bytes + 1, 1)), *data, bytes);
+    *data += bytes;
+    return copy;
+}
+
+/* Makes a batch of such bytes. */
+static void take_batch(const struct deal *d, int64_t bags, const char *data, struct batch *own) {
+    *own = (struct batch){0};
+    own->offsets = copy_of(&data, (size_t)(d->num_features * bags + 1) * sizeof *own->offsets);
     lay_out_own(d, own, bags);
-    const size_t ids = (size_t)own->lookups * id_bytes(d), weights = (size_t)own->lookups * 4,
-                 grad = (size_t)(own->grad_elements * dtype_bytes(own->grad_type));
-    own->ids = memcpy(must_have(array_alloc((int64_t)ids + 1, 1)), data, ids);
-    data += ids;
-    if (d->weighted) {
-        own->lookup_weights =
-            memcpy(must_have(array_alloc((int64_t)weights + 1, 1)), data, weights);
-        data += weights;
-    }
-    own->grad = memcpy(must_have(array_alloc((int64_t)grad + 1, 1)), data, grad);
+    own->ids = copy_of(&data, (size_t)own->lookups * id_bytes(d));
+    if (d->weighted) own->lookup_weights = copy_of(&data, (size_t)own->lookups * 4);
+    own->grad = copy_of(&data, deal_grad_bytes(own));
+}
+
+void deal_cut(const struct deal *d, const struct batch *whole, int64_t begin, int64_t end,
+              struct batch *own) {
+    size_t bytes;
+    char *data = cut_batch(d, whole, begin, end, &bytes);
+    take_batch(d, end - begin, data, own);
+    free(data);
 }
 
 int deal_batch(const struct deal *d, const struct batch *whole, struct batch *own,
                struct error *err) {
     struct transport *t = d->transport;
+    const int64_t begin = first_bag(d, t->rank), end = first_bag(d, t->rank + 1);
+    struct message message;
+    void *data;
     *own = (struct batch){0};
     t->channel = CHANNEL_CONTROL;
-    for (int r = t->rank == 0 ? t->ranks : 0; r-- > 0;) {
+    if (t->rank) {
+        if (transport_receive(t, 0, TAG_SLICE, &data, &message, err)) return -1;
+        take_batch(d, end - begin, data, own);
+        free(data);
+        return 0;
+    }
+    for (int r = 1; r < t->ranks; r++) {
         size_t bytes;
-        char *data = cut_batch(d, whole, first_bag(d, r), first_bag(d, r + 1), &bytes);
-        const int status = r ? transport_send(t, r, TAG_SLICE, data, bytes, err) : 0;
-        if (r == 0) take_batch(d, own, data);
+        data = cut_batch(d, whole, first_bag(d, r), first_bag(d, r + 1), &bytes);
+        const int status = transport_send(t, r, TAG_SLICE, data, bytes, err);
         free(data);
         if (status) return -1;
     }
-    if (t->rank == 0) return 0;
-    void *data;
-    struct message message;
-    if (transport_receive(t, 0, TAG_SLICE, &data, &message, err)) return -1;
-    take_batch(d, own, data);
-    free(data);
+    deal_cut(d, whole, begin, end, own);
     return 0;
 }
 

@@ -8,6 +8,7 @@
 #include "harness/workload/tables.h"
 #include "extras/ranks/sharding.h"
 #include "extras/ranks/transport.h"
+#include "kernels/shape.h"
 
 /* What all ranks know of a batch that is dealt out. */
 struct deal {
@@ -20,6 +21,18 @@ struct deal {
     enum dtype grad_type;
     bool weighted;
 };
+
+/* The deal of a batch whose shape this rank has. */
+struct deal deal_of(struct transport *t, const struct batch *whole);
+
+/* Copies bags begin .. end-1 of a batch to a batch of their own. Free it with deal_free(). */
+void deal_cut(const struct deal *d, const struct batch *whole, int64_t begin, int64_t end,
+              struct batch *own);
+
+/* Bytes of the gradient of a batch. */
+static inline size_t deal_grad_bytes(const struct batch *own) {
+    return (size_t)(own->grad_elements * dtype_bytes(own->grad_type));
+}
 
 /* Gives every rank its bags of a batch. whole: on rank 0, NULL elsewhere. Collective. */
 int deal_batch(const struct deal *d, const struct batch *whole, struct batch *own,
@@ -40,6 +53,11 @@ struct table deal_rows_in_message(const struct table_shape *shape, int64_t rows,
 
 /* DEAL_PUT_AGAIN: after another rank's; what both have is only compared. */
 enum deal_move { DEAL_TAKE, DEAL_PUT, DEAL_PUT_AGAIN };
+
+/* Copies the gradient or output rows of bags begin .. end-1 from `all`, laid out as the whole batch, to `own`, laid out
+ * as these bags alone (DEAL_TAKE), or back (DEAL_PUT). */
+void deal_move_bags(const struct batch *whole, int64_t begin, int64_t end, enum deal_move how,
+                    void *all, void *own);
 
 /* Copies rows first .. first+count-1 of a shard from the table, whose first row in memory is row `begin`, to `rows`; or
  * puts them there. shape: of the shard. Returns false if what was compared differs. */

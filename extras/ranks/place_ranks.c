@@ -1,14 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 #include "extras/ranks/place_ranks.h"
 
-#include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "harness/measure/runner.h"
 #include "harness/registry.h"
-#include "kernels/forward.h"
 #include "extras/ranks/member.h"
 #include "extras/ranks/times.h"
 
@@ -73,32 +70,11 @@ static int scratch_bytes(struct place *p, const struct kernel *k, size_t *bytes,
     return 0;
 }
 
-/* Puts the output rows of a rank's bags where they belong. */
-static void take_output(const struct ranks *r, int rank, const struct batch *whole,
-                        const void *from, void *to) {
-    const int64_t element = dtype_bytes(whole->grad_type);
+static void take_output(const struct ranks *r, int rank, const struct batch *whole, void *from,
+                        void *to) {
     const int ranks = r->member.transport->ranks;
-    const int64_t begin = sharding_bag(whole->bags, rank, ranks);
-    const int64_t bags = sharding_bag(whole->bags, rank + 1, ranks) - begin;
-    struct feature *layout = must_have(calloc((size_t)whole->num_features, sizeof *layout));
-    for (int32_t f = 0; f < whole->num_features; f++) {
-        const int64_t *at = whole->offsets + f * whole->bags;
-        layout[f] = whole->features[f];
-        layout[f].lookups = at[begin + bags] - at[begin];
-    }
-    batch_lay_out_rows(whole->tables, layout, whole->num_features, bags);
-    for (int32_t f = 0; f < whole->num_features; f++) {
-        const struct feature *there = &layout[f], *here = &whole->features[f];
-        const int64_t *at = whole->offsets + f * whole->bags;
-        const bool sequence = here->pooling == POOL_NONE;
-        const int64_t rows = sequence ? there->lookups : bags,
-                      skip = sequence ? at[begin] - at[0] : begin;
-        for (int64_t i = 0; i < rows; i++)
-            memcpy((char *)to + forward_row(here, skip + i) * element,
-                   (const char *)from + forward_row(there, i) * element,
-                   (size_t)(whole->tables[here->table].dim * element));
-    }
-    free(layout);
+    deal_move_bags(whole, sharding_bag(whole->bags, rank, ranks),
+                   sharding_bag(whole->bags, rank + 1, ranks), DEAL_PUT, to, from);
 }
 
 static int collect_output(struct ranks *r, int batch, void *to, struct error *err) {
@@ -146,53 +122,6 @@ static int parts(struct place *p, const struct place_job *job, struct step_parts
     return 0;
 }
 
-/* --- counters of the record: exchange_ids_ms ..., and for each rank rank0_ms, rank0_exchange_ids_ms ... */
-
-struct counters {
-    struct place_counter *at; /* NULL: only counted */
-    int count;
-};
-
-__attribute__((format(printf, 3, 4))) static void add(struct counters *c, double value,
-                                                      const char *format, ...) {
-    va_list args;
-    va_start(args, format);
-    if (c->at) vsnprintf(c->at[c->count].name, sizeof c->at->name, format, args);
-    if (c->at) c->at[c->count].value = value;
-    va_end(args);
-    c->count++;
-}
-
-static const char *const exchange_name[] = {"ids", "output", "gradient"};
-
-static void add_exchange(struct counters *c, const char *rank, int e, const struct exchanged *x) {
-    const char *name = exchange_name[e];
-    add(c, 1e3 * x->seconds, "%sexchange_%s_ms", rank, name);
-    add(c, (double)x->sent / (1 << 20), "%sexchange_%s_sent_mib", rank, name);
-    add(c, (double)x->received / (1 << 20), "%sexchange_%s_received_mib", rank, name);
-}
-
-static void add_counters(struct counters *c, const struct ranks *r, bool iteration) {
-    static const char *const stages[STAGE_COUNT] = {"index", "zero", "reduce", "update"};
-    const struct exchanged *most = r->times.exchange;
-    for (int e = 0; e < EXCHANGES; e++) {
-        if (most[e].seconds == 0) continue;
-        add_exchange(c, "", e, &most[e]);
-        add(c, (double)most[e].sent_all / (1 << 20), "exchange_%s_all_mib", exchange_name[e]);
-    }
-    for (int k = 0; k < r->member.transport->ranks; k++) {
-        const struct rank_times *own = &r->member.of_rank[k];
-        char rank[20];
-        snprintf(rank, sizeof rank, "rank%d_", k);
-        add(c, 1e3 * own->seconds, "%sms", rank);
-        if (iteration) add(c, 1e3 * own->forward, "%sforward_ms", rank);
-        for (int s = 0; s < STAGE_COUNT; s++)
-            if (own->stage[s] > 0) add(c, 1e3 * own->stage[s], "%s%s_ms", rank, stages[s]);
-        for (int e = 0; e < EXCHANGES; e++)
-            if (most[e].seconds > 0) add_exchange(c, rank, e, &own->exchange[e]);
-    }
-}
-
 const struct rank_times *place_ranks_times(const struct place *p) {
     return &((const struct ranks *)p)->times;
 }
@@ -205,16 +134,13 @@ static int time_step(struct place *p, const struct place_job *job, bool cold,
     o.cold = cold;
     if (command(r, &o, job->steps, &reply, err)) return -1;
     r->times = reply.times;
-    struct counters c = {NULL, 0};
-    add_counters(&c, r, job->forward);
-    c.at = r->counters = must_have(realloc(r->counters, (size_t)c.count * sizeof *c.at));
-    c.count = 0;
-    add_counters(&c, r, job->forward);
+    const int count = times_counters(&r->times, r->member.of_rank, r->member.transport->ranks,
+                                     job->forward, r->counters);
     *out = (struct step_times){.seconds = r->times.seconds,
                                .forward = r->times.forward,
                                .plan = r->times.plan,
-                               .num_counters = c.count,
-                               .counters = c.at,
+                               .num_counters = count,
+                               .counters = r->counters,
                                .disturbed = r->times.disturbed};
     memcpy(out->stage, r->times.stage, sizeof out->stage);
     return 0;
@@ -275,24 +201,12 @@ static int intact(struct place *p, int batch, const struct place_scratch *s, str
     return command(ranks_of(p), &o, NULL, &reply, err) ? 1 : 0;
 }
 
-static int no_plan(struct place *p, const struct place_job *job, struct error *err) {
-    (void)p;
-    return fail(err, "%s: ranks plan within a run", job->kernel->name);
-}
-
-static int no_flush(struct place *p, struct error *err) {
-    (void)p;
-    return fail(err, "ranks flush caches within a timed run");
-}
-
 static const struct place_ops ranks_ops = {.close = ranks_close,
                                            .scratch_bytes = scratch_bytes,
                                            .scratch_open = place_scratch_open,
                                            .scratch_close = place_scratch_close,
                                            .scratch_fill = scratch_fill,
                                            .scratch_get = place_scratch_get,
-                                           .plan = no_plan,
-                                           .flush = no_flush,
                                            .run = run,
                                            .parts = parts,
                                            .time = time_step,
@@ -331,8 +245,8 @@ struct place *place_ranks_open(struct transport *t, const struct ranks_options *
     if (setup->operation != OP_STEP && setup->operation != OP_FORWARD)
         return fail(err, "ranks have steps, lookups and iterations; nothing else"), NULL;
     struct sharding cut;
-    if (sharding_make(&cut, opening.sharding, NULL, setup->shapes, setup->num_tables, t->ranks,
-                      t->nodes, err))
+    if (sharding_make(&cut, opening.sharding, setup->shapes, setup->num_tables, t->ranks, t->nodes,
+                      err))
         return NULL;
     const char *why = route_refuses(&cut, in);
     const bool in_parts = route_sums_in_parts(&cut, in);
@@ -342,6 +256,7 @@ struct place *place_ranks_open(struct transport *t, const struct ranks_options *
     r->place.ops = &ranks_ops;
     r->setup = *setup;
     r->fill = AS_IT_IS;
+    r->counters = must_have(calloc(times_counters_most(t->ranks), sizeof *r->counters));
     r->place.sums_in_parts = in_parts;
     struct order order = {.what = DO_OPEN};
     t->channel = CHANNEL_CONTROL;
@@ -351,6 +266,7 @@ struct place *place_ranks_open(struct transport *t, const struct ranks_options *
             0)
         return &r->place;
     member_close(&r->member);
+    free(r->counters);
     free(r);
     return NULL;
 }

@@ -112,30 +112,21 @@ int route_open(struct route *r, const struct sharding *s, struct transport *t,
     return 0;
 }
 
-static void free_lists(struct row_list **lists, int ranks,
-                       int32_t (*count)(const struct route *, int), const struct route *r) {
-    for (int d = 0; lists && d < ranks; d++) {
-        for (int32_t j = 0; lists[d] && j < count(r, d); j++) free(lists[d][j].row);
-        free(lists[d]);
-    }
+static void free_lists(struct row_list *lists, int32_t count) {
+    for (int32_t j = 0; lists && j < count; j++) free(lists[j].row);
     free(lists);
-}
-
-static int32_t count_there(const struct route *r, int rank) {
-    return r->of[rank].count;
-}
-
-static int32_t count_here(const struct route *r, int rank) {
-    (void)rank;
-    return r->of[r->transport->rank].count;
 }
 
 void route_close(struct route *r) {
     if (!r->sharding) return;
     const int ranks = r->sharding->ranks;
-    free_lists(r->out, ranks, count_there, r);
-    free_lists(r->in, ranks, count_here, r);
-    for (int d = 0; r->of && d < ranks; d++) free(r->of[d].feature);
+    for (int d = 0; d < ranks; d++) {
+        free_lists(r->out[d], r->of[d].count);
+        free_lists(r->in[d], r->of[r->transport->rank].count);
+    }
+    for (int d = 0; d < ranks; d++) free(r->of[d].feature);
+    free(r->out);
+    free(r->in);
     free(r->of);
     free((void *)r->local.tables);
     free((void *)r->local.features);

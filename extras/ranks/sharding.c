@@ -175,9 +175,8 @@ static void index_shards(struct sharding *s) {
     for (int r = 0; r < s->ranks; r++) s->first[r + 1] += s->first[r];
 }
 
-int sharding_make(struct sharding *out, const char *text, const int32_t *place,
-                  const struct table_shape *shapes, int32_t num_tables, int ranks, int nodes,
-                  struct error *err) {
+int sharding_make(struct sharding *out, const char *text, const struct table_shape *shapes,
+                  int32_t num_tables, int ranks, int nodes, struct error *err) {
     const int64_t most = (int64_t)num_tables * ranks;
     *out = (struct sharding){.ranks = ranks, .nodes = nodes, .num_tables = num_tables};
     out->kind = must_have(calloc((size_t)num_tables, sizeof *out->kind));
@@ -185,18 +184,17 @@ int sharding_make(struct sharding *out, const char *text, const int32_t *place,
     out->first = must_have(calloc((size_t)ranks + 1, sizeof *out->first));
     out->part = must_have(calloc((size_t)most, sizeof *out->part));
     out->blocks = must_have(calloc((size_t)num_tables, sizeof *out->blocks));
-    int32_t *own = must_have(calloc((size_t)num_tables, sizeof *own));
-    int status = read_kinds(out, text, own, err);
+    int32_t *place = must_have(calloc((size_t)num_tables, sizeof *place));
+    int status = read_kinds(out, text, place, err);
     for (int32_t t = 0; status == 0 && t < num_tables; t++) {
         const int over = out->kind[t] == SHARD_TABLE_ROW ? nodes : ranks;
-        if (place) own[t] = place[t];
-        if (own[t] < (place ? 0 : -1) || own[t] >= over)
-            status = fail(err, "table %d: its place is %d; there are %d", t, own[t], over);
+        if (place[t] >= over)
+            status = fail(err, "table %d: its place is %d; there are %d", t, place[t], over);
     }
-    if (status == 0) deal(out, shapes, own);
-    for (int32_t t = 0; status == 0 && t < num_tables; t++) cut(out, t, &shapes[t], own[t]);
+    if (status == 0) deal(out, shapes, place);
+    for (int32_t t = 0; status == 0 && t < num_tables; t++) cut(out, t, &shapes[t], place[t]);
     if (status == 0) index_shards(out);
-    free(own);
+    free(place);
     if (status) sharding_free(out);
     return status;
 }

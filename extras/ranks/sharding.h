@@ -56,12 +56,11 @@ struct sharding {
     struct row_blocks *blocks; /* [num_tables] of tables that are cut into blocks of rows */
 };
 
-/* text: the name of a kind; or as many names as there are tables, separated by commas. place: [num_tables] the rank of each table of kind table, the node of each
- * of kind table-row. NULL: as the words say, table@2 or table-row@1; all others largest first, each to the
- * rank (the node) that has the fewest bytes so far. extras/ranks/plan.py writes such words. */
-int sharding_make(struct sharding *out, const char *text, const int32_t *place,
-                  const struct table_shape *shapes, int32_t num_tables, int ranks, int nodes,
-                  struct error *err);
+/* text: one word for all tables, or a word for each, separated by commas. table@2 lies on rank 2, table-row@1 on node 1.
+ * Other tables of these kinds are placed largest first, each on the rank (node) with the fewest bytes so far.
+ * extras/ranks/plan.py writes such words. */
+int sharding_make(struct sharding *out, const char *text, const struct table_shape *shapes,
+                  int32_t num_tables, int ranks, int nodes, struct error *err);
 void sharding_free(struct sharding *s);
 
 /* The same with the shards of some tables only. keep: [num_tables] */

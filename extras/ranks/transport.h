@@ -48,7 +48,7 @@ struct parts {
 
 /* A message that was received. */
 struct message {
-    int from, tag;
+    int from;
     size_t bytes;
 };
 

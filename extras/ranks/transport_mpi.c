@@ -136,7 +136,7 @@ static int receive(struct transport *t, int from, int tag, void **data, struct m
         check(m, MPI_Get_count(&status, MPI_BYTE, &bytes), "receive", err))
         return -1;
     *data = must_have(malloc((size_t)bytes + 1));
-    *out = (struct message){status.MPI_SOURCE, tag, (size_t)bytes};
+    *out = (struct message){status.MPI_SOURCE, (size_t)bytes};
     return check(m, MPI_Mrecv(*data, bytes, MPI_BYTE, &message, MPI_STATUS_IGNORE), "receive", err);
 }
 

@@ -141,7 +141,7 @@ static int receive(struct transport *t, int from, int tag, void **data, struct m
     *data = NULL;
     if (!l) return died(err);
     *data = l->data;
-    *out = (struct message){l->from, l->tag, l->bytes};
+    *out = (struct message){l->from, l->bytes};
     free(l);
     return 0;
 }

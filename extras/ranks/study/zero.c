@@ -30,9 +30,7 @@ struct run {
 
 static int dense(struct transport *t, struct run *w, struct error *err) {
     const struct batch *in = &w->load.batches[0];
-    const struct deal deal = {t,           in->tables,       in->features,
-                              1,           in->num_features, in->bags,
-                              in->id_type, in->grad_type,    in->lookup_weights != NULL};
+    const struct deal deal = deal_of(t, in);
     struct table_set start;
     struct batch own;
     struct zero *z;

@@ -11,31 +11,19 @@
 #include <time.h>
 
 #include "harness/measure/runner.h"
-#include "harness/workload/batch_fill.h"
+#include "extras/ranks/deal.h"
 #include "extras/ranks/server.h"
-#include "extras/ranks/sharding.h"
 #include "extras/ranks/tests/ranks_case.h"
 
 #include "tests/support/kernel_tests.h"
 
 enum { MOST = 8 };
 
-/* A worker's bags of a batch. */
-struct slice {
-    struct batch in;
-    const struct batch *whole;
-    int64_t first;
-    struct table_shape *tables;
-    struct feature *features;
-    int64_t *offsets, *ids;
-    float *weights;
-};
-
 struct work {
     struct builder *b;
     struct server_setup setup;
     int workers, clocks;
-    struct slice slices[MOST];
+    struct batch slices[MOST]; /* a worker's bags */
     struct server_report servers[MOST];
     struct worker_report report[MOST];
     bool zeros, counts; /* tables begin with zeros; gradients are ones, rows must be even */
@@ -46,78 +34,23 @@ struct work {
     char wrong[MOST][600];
 };
 
-static struct slice slice_make(const struct batch *whole, int worker, int workers) {
-    struct slice s = {.whole = whole};
-    const int64_t first = sharding_bag(whole->bags, worker, workers),
-                  bags = sharding_bag(whole->bags, worker + 1, workers) - first;
-    s.first = first;
-    s.tables = calloc((size_t)whole->num_tables, sizeof *s.tables);
-    s.features = calloc((size_t)whole->num_features, sizeof *s.features);
-    s.offsets = calloc((size_t)(whole->num_features * bags) + 1, sizeof *s.offsets);
-    s.ids = calloc((size_t)whole->lookups + 1, sizeof *s.ids);
-    s.weights = calloc((size_t)whole->lookups + 1, sizeof *s.weights);
-    memcpy(s.tables, whole->tables, (size_t)whole->num_tables * sizeof *s.tables);
-    memcpy(s.features, whole->features, (size_t)whole->num_features * sizeof *s.features);
-    int64_t n = 0, q = 0;
-    for (int32_t f = 0; f < whole->num_features; f++)
-        for (int64_t b = first; b < first + bags; b++) {
-            const int64_t *at = &whole->offsets[f * whole->bags + b];
-            for (int64_t i = at[0]; i < at[1]; i++) {
-                s.ids[n] = batch_id(whole, i);
-                s.weights[n++] = whole->lookup_weights ? whole->lookup_weights[i] : 1;
-            }
-            s.offsets[++q] = n;
-        }
-    s.in = *whole;
-    s.in.bags = bags;
-    s.in.lookups = n;
-    s.in.tables = s.tables;
-    s.in.features = s.features;
-    s.in.id_type = ID_INT64;
-    s.in.ids = s.ids;
-    s.in.offsets = s.offsets;
-    s.in.lookup_weights = whole->lookup_weights ? s.weights : NULL;
-    s.in.grad = NULL;
-    batch_count(&s.in, s.features);
-    batch_lay_out_rows(s.tables, s.features, s.in.num_features, bags);
-    batch_derive_counted(&s.in, s.tables, s.features);
-    return s;
-}
-
-static void slice_free(struct slice *s) {
-    free(s->tables), free(s->features), free(s->offsets), free(s->ids), free(s->weights);
-}
-
 /* --- what workers do with their outputs */
 
 struct turn {
     struct work *work;
-    struct slice *slice;
+    const struct batch *slice;
     int worker, clock;
 };
 
 /* The slice's part of the batch's gradient; or ones. */
 static void put_gradient(const struct turn *x, float *rows) {
-    const struct batch *in = &x->slice->in, *whole = x->slice->whole;
-    for (int32_t f = 0; f < in->num_features; f++) {
-        const struct feature *own = &in->features[f], *all = &whole->features[f];
-        const bool sequence = own->pooling == POOL_NONE;
-        const int64_t count = sequence ? own->lookups : in->bags;
-        const int64_t first = sequence ? whole->offsets[f * whole->bags + x->slice->first] -
-                                             whole->offsets[f * whole->bags]
-                                       : x->slice->first;
-        for (int64_t r = 0; r < count; r++)
-            for (int32_t d = 0; d < in->tables[own->table].dim; d++) {
-                float *to = rows + own->grad_offset + r * own->grad_stride + d;
-                const int64_t from = all->grad_offset + (first + r) * all->grad_stride + d;
-                *to = x->work->counts ? 1 : batch_grad(whole, from);
-            }
-    }
+    for (int64_t i = 0; i < x->slice->grad_elements; i++)
+        rows[i] = x->work->counts ? 1 : batch_grad(x->slice, i);
 }
 
 /* Each row has the same number everywhere, if nobody saw it half updated. */
 static void check_even(const struct turn *x, const float *rows) {
-    const struct batch *in = &x->slice->in;
+    const struct batch *in = x->slice;
     for (int32_t f = 0; f < in->num_features; f++)
         for (int64_t r = 0; r < in->features[f].lookups; r++) {
             const float *row = rows + in->features[f].grad_offset + r * in->features[f].grad_stride;
@@ -186,7 +119,7 @@ static int labour(struct work *w, struct transport *t, struct error *err) {
     int status = worker_open(&own, t, &w->setup, err);
     for (int c = 0; status == 0 && c < w->clocks; c++) {
         struct turn turn = {w, &w->slices[worker], worker, c};
-        status = worker_clock(own, &turn.slice->in, react, &turn, err);
+        status = worker_clock(own, turn.slice, react, &turn, err);
     }
     if (status == 0) status = worker_end(own, err);
     if (worker == 1) atomic_store(&w->ended, true);
@@ -217,12 +150,15 @@ static struct work work_make(struct builder *b, int servers, int workers, int64_
                                     .forward = registry_find(OP_FORWARD, "cpu_lookup", &err),
                                     .gradient = registry_find(OP_GRADIENT, "cpu_merged", &err),
                                     .threads = 1};
-    for (int i = 0; i < workers; i++) w.slices[i] = slice_make(&b->in, i, workers);
+    const struct deal deal = deal_of(NULL, &b->in);
+    for (int i = 0; i < workers; i++)
+        deal_cut(&deal, &b->in, sharding_bag(b->in.bags, i, workers),
+                 sharding_bag(b->in.bags, i + 1, workers), &w.slices[i]);
     return w;
 }
 
 static void work_free(struct work *w) {
-    for (int i = 0; i < w->workers; i++) slice_free(&w->slices[i]);
+    for (int i = 0; i < w->workers; i++) deal_free(&w->slices[i]);
 }
 
 static void run(struct work *w) {

@@ -15,12 +15,12 @@ static void words_are_read(void **state) {
     struct sharding s;
     struct error err;
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
-        assert_int_equal(sharding_make(&s, wrong[i], NULL, shapes, 2, 4, 2, &err), -1);
-    assert_int_equal(sharding_make(&s, "table@3,table-row@1", NULL, shapes, 2, 4, 2, &err), 0);
+        assert_int_equal(sharding_make(&s, wrong[i], shapes, 2, 4, 2, &err), -1);
+    assert_int_equal(sharding_make(&s, "table@3,table-row@1", shapes, 2, 4, 2, &err), 0);
     assert_true(s.part[0 * 4 + 3] >= 0 && s.part[1 * 4 + 2] >= 0 && s.part[1 * 4 + 1] < 0);
     sharding_free(&s);
     /* The other table goes where there is less. */
-    assert_int_equal(sharding_make(&s, "table@0,table", NULL, shapes, 2, 2, 1, &err), 0);
+    assert_int_equal(sharding_make(&s, "table@0,table", shapes, 2, 2, 1, &err), 0);
     assert_true(s.part[1 * 2 + 1] >= 0);
     sharding_free(&s);
 }

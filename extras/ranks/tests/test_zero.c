@@ -83,9 +83,7 @@ static int take_steps(struct work *w, struct zero *z, struct transport *t, const
 static int live(struct transport *t, void *ctx) {
     struct work *w = ctx;
     const struct batch *in = &w->b->in;
-    const struct deal deal = {t,           in->tables,       in->features,
-                              1,           in->num_features, in->bags,
-                              in->id_type, in->grad_type,    in->lookup_weights != NULL};
+    const struct deal deal = deal_of(t, in);
     struct error err = {""};
     struct zero *z = NULL;
     struct table_set start = {0};

@@ -77,7 +77,7 @@ static void print_words(const struct work *w, int ranks, int nodes) {
     struct sharding s;
     struct error err;
     const struct batch *in = &w->b->in;
-    sharding_make(&s, w->sharding, NULL, in->tables, in->num_tables, ranks, nodes, &err);
+    sharding_make(&s, w->sharding, in->tables, in->num_tables, ranks, nodes, &err);
     for (int32_t t = 0; t < in->num_tables; t++) {
         int first = 0;
         while (s.part[t * ranks + first] < 0) first++;
