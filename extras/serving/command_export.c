@@ -12,7 +12,7 @@
 #include "cli/flags.h"
 #include "cli/json.h"
 #include "cli/outputs.h"
-#include "extras/serving/recall.h"
+#include "extras/library/frozen/frozen.h"
 
 static const char more[] =
     "A table is PREFIX.weight.npy or another .npy of [rows][dim] (float32, float16, bf16 as\n"
@@ -22,21 +22,13 @@ static const char more[] =
     "rowwise\n"
     "tables: element = scale * code + bias, within scale / 2 of the weight. All elements must be\n"
     "finite and in the range of the type; rows that lose more than a tenth of their length are\n"
-    "counted in a warning. --recall tells which share of the K nearest rows of a row stays the\n"
-    "same, for N rows of the table, by inner product and by cosine.\n";
+    "counted in a warning.\n";
 
 struct export {
-    const char *weight, *type_text, *out, *format, *recall_text, *neighbours_text, *threads_text,
-        *json;
+    const char *weight, *type_text, *out, *format, *threads_text, *json;
     int type;
     bool npy;
-    int64_t queries, neighbours, threads;
-};
-
-/* What is printed. */
-struct figures {
-    struct frozen_error error;
-    double recall[METRICS];
+    int64_t threads;
 };
 
 static int parse(int argc, char **argv, struct export *x, struct error *err) {
@@ -45,51 +37,26 @@ static int parse(int argc, char **argv, struct export *x, struct error *err) {
         {"type", "TYPE", "fp32, bf16, fp16, fp8 or int8", &x->type_text},
         {"out", "NAME", "start of the names of the files", &x->out},
         {"format", "raw|npy", "int8 is raw only [raw]", &x->format},
-        {"recall", "N", "recall of nearest neighbours for N rows [0]", &x->recall_text},
-        {"neighbours", "K", "with --recall [10]", &x->neighbours_text},
         {"threads", "T", "[all]", &x->threads_text},
         {"json", NULL, "the same numbers as JSON", &x->json},
     };
     const struct usage usage = {"export", NULL, more, flags, sizeof flags / sizeof *flags};
     int status = flags_parse(&usage, argc, argv, NULL, err);
     if (status) return status;
-    x->queries = 0, x->neighbours = 10, x->threads = omp_get_max_threads();
+    x->threads = omp_get_max_threads();
     if (flag_required("weight", x->weight, err) || flag_required("type", x->type_text, err) ||
         flag_required("out", x->out, err) ||
-        flag_whole("recall", x->recall_text, 1, 1000000, &x->queries, err) ||
-        flag_whole("neighbours", x->neighbours_text, 1, NEIGHBOURS_MAX, &x->neighbours, err) ||
         flag_whole("threads", x->threads_text, 1, 4096, &x->threads, err))
         return -1;
     x->npy = x->format && strcmp(x->format, "npy") == 0;
     if (x->format && !x->npy && strcmp(x->format, "raw") != 0)
         return fail(err, "--format is raw or npy, not '%.40s'", x->format);
-    if (x->neighbours_text && !x->queries) return fail(err, "--neighbours goes with --recall");
     x->type = frozen_type_find(x->type_text, err);
     if (x->type < 0) return -1;
     if (x->npy && x->type == FROZEN_INT8)
         return fail(err, "--format npy: has no rows with a scale; int8 is --format raw");
     omp_set_num_threads((int)x->threads);
     return outputs_check("--out", x->out, err);
-}
-
-static int measure_recall(const struct export *x, const struct frozen *from,
-                          const struct frozen *made, struct figures *f, struct error *err) {
-    if (x->queries == 0) return 0;
-    if (x->neighbours >= from->rows)
-        return fail(err, "--neighbours %lld: the table has %lld rows; ask for fewer",
-                    (long long)x->neighbours, (long long)from->rows);
-    if (x->queries > from->rows)
-        return fail(err, "--recall %lld: the table has %lld rows; ask for fewer",
-                    (long long)x->queries, (long long)from->rows);
-    int64_t *query = malloc((size_t)x->queries * sizeof *query);
-    if (!query) return fail(err, "out of memory");
-    recall_sample(from->rows, x->queries, 1, query);
-    int status = 0;
-    for (int m = 0; m < METRICS && status == 0; m++)
-        status = recall_at(from, made, query, x->queries, (int)x->neighbours, (enum metric)m,
-                           &f->recall[m], err);
-    free(query);
-    return status;
 }
 
 static void warn(const struct export *x, const struct frozen *made, const struct frozen_error *e) {
@@ -104,23 +71,16 @@ static void warn(const struct export *x, const struct frozen *made, const struct
                 made->type == FP8 ? "int8 or bf16" : "bf16 or fp32");
 }
 
-static void print(const struct export *x, const struct frozen *made, const struct figures *f) {
+static void print(const struct export *x, const struct frozen *made, const struct frozen_error *e) {
     const char *type = frozen_type_name(made->type);
     const double bytes = (double)(made->rows * made->row_bytes);
     if (x->json) {
         printf(
             "{\"type\": \"%s\", \"rows\": %lld, \"dim\": %d, \"row_bytes\": %lld, \"bytes\": %.0f, "
             "\"largest_error\": %.9g, \"of_bound\": %.9g, \"relative_rms\": %.9g, "
-            "\"rough_rows\": %lld",
-            type, (long long)made->rows, made->dim, (long long)made->row_bytes, bytes,
-            f->error.worst, f->error.worst_bound, f->error.relative_rms,
-            (long long)f->error.rough_rows);
-        if (x->queries)
-            printf(", \"queries\": %lld, \"neighbours\": %lld, \"recall_inner_product\": %.9g, "
-                   "\"recall_cosine\": %.9g",
-                   (long long)x->queries, (long long)x->neighbours, f->recall[METRIC_INNER_PRODUCT],
-                   f->recall[METRIC_COSINE]);
-        printf("}\n");
+            "\"rough_rows\": %lld}\n",
+            type, (long long)made->rows, made->dim, (long long)made->row_bytes, bytes, e->worst,
+            e->worst_bound, e->relative_rms, (long long)e->rough_rows);
         return;
     }
     char out[PATH_MAX];
@@ -129,12 +89,8 @@ static void print(const struct export *x, const struct frozen *made, const struc
     printf("%lld rows of %d as %s, %lld bytes each, %.0f in all (fp32: %.0f)\n",
            (long long)made->rows, made->dim, type, (long long)made->row_bytes, bytes,
            (double)(made->rows * frozen_row_bytes(FP32, made->dim)));
-    printf("read back: largest error %.3g, %.3g of its bound; relative rms error %.3g\n",
-           f->error.worst, f->error.worst_bound, f->error.relative_rms);
-    if (x->queries)
-        printf("recall@%lld of %lld rows: %.4f by inner product, %.4f by cosine\n",
-               (long long)x->neighbours, (long long)x->queries, f->recall[METRIC_INNER_PRODUCT],
-               f->recall[METRIC_COSINE]);
+    printf("read back: largest error %.3g, %.3g of its bound; relative rms error %.3g\n", e->worst,
+           e->worst_bound, e->relative_rms);
 }
 
 /* Writes the files beside their names, and maps them. `made` must be closed if this returns 0. */
@@ -155,21 +111,20 @@ static int write_parts(const struct export *x, const struct frozen *from, struct
 static int export(const struct export *x, const struct frozen *from, struct error *err) {
     struct outputs o = {0};
     struct frozen made = {0};
-    struct figures f;
+    struct frozen_error e;
     int status = write_parts(x, from, &o, &made, err);
     if (status == 0) {
-        f.error = frozen_compare(from, &made);
-        if (f.error.worst_bound > 1)
+        e = frozen_compare(from, &made);
+        if (e.worst_bound > 1)
             status =
                 fail(err, "%s: a row that was read back is wrong, by %.3g; nothing was written",
-                     x->out, f.error.worst)
+                     x->out, e.worst)
                     ? 1
                     : 0;
     }
-    if (status == 0) status = measure_recall(x, from, &made, &f, err);
     status = outputs_end(&o, status, err);
-    if (status == 0) print(x, &made, &f);
-    if (status == 0) warn(x, &made, &f.error);
+    if (status == 0) print(x, &made, &e);
+    if (status == 0) warn(x, &made, &e);
     frozen_close(&made);
     return status;
 }

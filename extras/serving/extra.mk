@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: MIT
-# Frozen tables as a server keeps them: export, lookup, recall of neighbours, latency.
+# Frozen tables as a server keeps them: export, lookup, latency.
 #
 #| make serving   time a frozen table mapped, in Redis and in FAISS, and compare bytes and recall of its types; installs
 #|                FAISS into build/serving/venv. ROWS= DIMS= ALPHA=, BATCH= requests of POOLING= rows, WEIGHT=own.npy
 
 .PHONY: serving
-serving_objects := $(patsubst %.c,$(B)/%.o,extras/serving/latency.c extras/serving/recall.c)
+serving_objects := $(B)/extras/serving/latency.o
 $(foreach d,$(B) $(C) $(E) $(P),$d/embfuse): $(serving_objects) $(library_a)
 
 # A frozen table as it is served: mapped, in Redis where hiredis is installed, and in FAISS.

@@ -15,6 +15,11 @@ import sys
 import tempfile
 import time
 
+try:
+    import numpy as np
+except ImportError:
+    np = None
+
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "..", "reports"))
 import program
 from program import Arguments, ResultError, say, write_whole
@@ -22,6 +27,7 @@ from style import markdown_table, number
 
 TYPES = ("fp32", "fp16", "bf16", "fp8", "int8")
 STORED = ("fp32", "int8")
+NEIGHBOURS = 10
 TEXT = """# Serving a frozen table
 
 `make serving` makes this page. {table} A request asks for {pooling} rows, ids are Zipf with alpha {alpha}; {requests}
@@ -77,7 +83,6 @@ def arguments():
 
 def clustered(rows, dim, seed):
     """Rows as trained tables have them: around centres, some directions longer than others, norms that differ."""
-    import numpy as np
     rng = np.random.default_rng(seed)
     centres = rng.standard_normal((max(1, rows // 50), dim))
     scale = np.arange(1, dim + 1) ** -0.5 * rng.lognormal(0, 0.5, (rows, 1)) * 0.1
@@ -119,11 +124,43 @@ def redis_version(redis):
     return next((word[2:] for word in said if word.startswith("v=")), "")
 
 
-def export(args, folder, weight):
-    """Exports the table in every type; what embfuse says about each."""
-    queries = ["--recall", args.queries]
-    return [run([args.embfuse, "export", "--weight", weight, "--type", kind, "--out", os.path.join(folder, kind),
-                 *queries, "--json"], f"export of {kind}")[0] for kind in TYPES]
+def export(args, folder, weight, kind):
+    """Exports the table in a type: what embfuse says about it, and its rows as float32."""
+    out = os.path.join(folder, kind)
+    said = run([args.embfuse, "export", "--weight", weight, "--type", kind, "--out", out, "--json"], f"export of {kind}")
+    run([args.embfuse, "export", "--weight", out, "--type", "fp32", "--format", "npy", "--out", out], f"rows of {kind}")
+    return said[0], np.load(out + ".npy", mmap_mode="r")
+
+
+def nearest(rows, vectors, own, cosine):
+    """The rows nearest to each vector, not counting its own row."""
+    norms = np.linalg.norm(rows, axis=1) if cosine else np.ones(len(rows), np.float32)
+    scale, found = np.divide(1, norms, out=np.zeros_like(norms), where=norms > 0), []
+    for begin in range(0, len(vectors), 50):  # products of a block with all rows
+        product = vectors[begin:begin + 50] @ rows.T * scale
+        product[np.arange(len(product)), own[begin:begin + 50]] = -np.inf
+        found += list(np.argpartition(-product, NEIGHBOURS - 1, axis=1)[:, :NEIGHBOURS])
+    return found
+
+
+def recall(exact, rows, queries):
+    """Share of the nearest rows of the exact table that stay the nearest in `rows`, by inner product and by cosine."""
+    own = np.arange(queries) * (len(exact) // queries)
+    shares = {}
+    for metric in ("inner_product", "cosine"):
+        pairs = zip(*(nearest(table, exact[own], own, metric == "cosine") for table in (exact, rows)))
+        shares[f"recall_{metric}"] = np.mean([len({*a} & {*b}) / NEIGHBOURS for a, b in pairs])
+    return shares
+
+
+def exports(args, folder, weight):
+    """What is shown of every type. fp32 comes first."""
+    found, exact = [], None
+    for kind in TYPES:
+        said, rows = export(args, folder, weight, kind)
+        exact = rows if exact is None else exact
+        found.append(said | recall(exact, rows, args.queries))
+    return found
 
 
 def requests(args, folder, rows):
@@ -160,13 +197,12 @@ def in_faiss(args, files, missing):
         missing.append(f"FAISS is left out: {args.python} does not have it (make serving installs it).")
         return [], ""
     worker = os.path.join(os.path.dirname(os.path.abspath(__file__)), "faiss_index.py")
-    options = ["--passes", args.reps, "--queries", args.queries]
+    options = ["--passes", args.reps, "--queries", args.queries, "--neighbours", NEIGHBOURS]
     return run([args.python, worker, *files, *options], "FAISS"), found.stdout.strip()
 
 
 def measure(args):
     """Everything that the page shows."""
-    import numpy as np
     missing = []
     with tempfile.TemporaryDirectory(dir=args.outdir) as folder:
         weight = args.weight
@@ -177,13 +213,10 @@ def measure(args):
         result = {"load": os.getloadavg()[0], "cpu": program.fact("/proc/cpuinfo", "model name"),
                   "cpus": os.cpu_count()}
         say("export and recall of every type")
-        result["exports"] = export(args, folder, weight)
+        result["exports"] = exports(args, folder, weight)
         rows, dim = (result["exports"][0][key] for key in ("rows", "dim"))
         ids, offsets = requests(args, folder, rows)
-        # From here on the fp32 table: --weight may be another type.
-        exact = os.path.join(folder, "exact.npy")
-        run([args.embfuse, "export", "--weight", weight, "--type", "fp32", "--format", "npy", "--out", exact[:-4]],
-            "export of .npy")
+        exact = os.path.join(folder, "fp32.npy")  # --weight may be another type
         files = (exact, ids, offsets)
         say("mapped tables")
         tables = [os.path.join(folder, kind) for kind in TYPES]
@@ -228,7 +261,7 @@ def page(result):
     return TEXT.format(table=result["table"], pooling=result["pooling"], alpha=result["alpha"],
                        requests=f"{result['batch']:,}", passes=result["reps"], cpu=result["cpu"], cpus=result["cpus"],
                        load=f"{result['load']:.1f}", redis=result["redis"] or "not measured",
-                       faiss=result["faiss"] or "not measured", missing=missing, k=result["exports"][0]["neighbours"],
+                       faiss=result["faiss"] or "not measured", missing=missing, k=NEIGHBOURS,
                        queries=f"{result['queries']:,}", lookups="\n".join(lookups_table(result)),
                        neighbours="\n".join(neighbours_table(result)))
 
@@ -236,10 +269,10 @@ def page(result):
 def main():
     args = arguments()
     os.makedirs(args.outdir, exist_ok=True)
+    if np is None:
+        raise ResultError("NumPy is missing (Debian: python3-numpy)")
     try:
         result = measure(args)
-    except ImportError as e:
-        raise ResultError(f"{e} (Debian: python3-numpy)") from None
     except Wrong as e:
         print(f"serving.py: wrong: {e}", file=sys.stderr)
         return 2
