@@ -45,12 +45,12 @@ def better(a, b):
 class Plan:
     """needs: of each table, {kind: what its parts need}. words: (kind, place) of each table, or None."""
 
-    def __init__(self, machine, ranks, needs, ring=1):
-        self.machine, self.ranks, self.needs, self.ring = machine, ranks, needs, ring
+    def __init__(self, machine, ranks, needs):
+        self.machine, self.ranks, self.needs = machine, ranks, needs
         self.load, self.words = np.zeros((ranks, model.COLUMNS)), [None] * len(needs)
 
     def cost(self):
-        return model.cost(self.machine, self.load, self.ring)
+        return model.cost(self.machine, self.load)
 
     def move(self, t, word):
         """Takes table t out, and puts it there; None: nowhere."""
@@ -172,13 +172,11 @@ def main():
     parser.add_argument("--ranks", type=int, default=8, help="without a machine: of H100 (8)")
     parser.add_argument("--nodes", type=int, default=1, help="without a machine (1)")
     parser.add_argument("--memory", type=float, metavar="GiB", help="of each rank (as the machine has)")
-    parser.add_argument("--ring", type=int, default=1, help="batches that are held at once (1)")
-    parser.add_argument("--all-rows", action="store_true", help="as the option of bench")
     parser.add_argument("--leave", default="", metavar="LIST", help="kinds of cut not to use")
     parser.add_argument("--embfuse", default=os.path.join(HERE, "..", "..", "build", "embfuse"), metavar="PROGRAM")
     args = parser.parse_args()
-    if args.nodes < 1 or args.ranks < 1 or args.ranks % args.nodes or args.ring < 1:
-        parser.error("--ranks is a multiple of --nodes, and all are at least 1")
+    if args.nodes < 1 or args.ranks < 1 or args.ranks % args.nodes:
+        parser.error("--ranks is a multiple of --nodes, and both are at least 1")
     ranks, machine = args.ranks, model.Machine(args.nodes, **model.H100)
     if args.machine:
         ranks, machine = read_machine(args.machine)
@@ -186,12 +184,12 @@ def main():
         machine.memory = args.memory * 2**30
     batch = read_batch(args.batch, read_rules(args.embfuse))
     unwanted = {*args.leave.split(), *(("table-row",) if machine.nodes == 1 else ())}
-    needs = [{kind: model.counted_need(kind, batch, table, ranks, ranks // machine.nodes, args.all_rows)
+    needs = [{kind: model.counted_need(kind, batch, table, ranks, ranks // machine.nodes)
               for kind in model.KINDS if kind not in unwanted and not (kind == "column" and table.whole_rows)}
              for table in batch.tables]
     if not all(needs):
         raise ResultError("--leave leaves a table no kind of cut")
-    plan = Plan(machine, ranks, needs, args.ring)
+    plan = Plan(machine, ranks, needs)
     cost = plan.search()
     if cost.lacks:
         raise ResultError(f"no sharding fits into {machine.memory:.0f} bytes of each rank: the best one found lacks "

@@ -159,7 +159,7 @@ def dense_flows(table, ranks):
     return out
 
 
-def table_flows(kind, batch, table, ranks, on_node, all_rows):
+def table_flows(kind, batch, table, ranks, on_node, all_rows=False):
     """[ranks, parts, 4] of all features of a table, counted in its ids."""
     if kind == "data-dense":
         return dense_flows(table, ranks)
@@ -198,10 +198,10 @@ def need(kind, batch, table, ranks, flow, lookups, touched, seen):
     return out * ((rows > 0) & (columns > 0))[:, None]
 
 
-def counted_need(kind, batch, table, ranks, on_node, all_rows=False):
+def counted_need(kind, batch, table, ranks, on_node):
     """From the ids of a batch, so that hot rows at the beginning of a table count against blocks of rows."""
     parts = parts_of(kind, ranks, on_node)
-    flow = table_flows(kind, batch, table, ranks, on_node, all_rows).mean(0)
+    flow = table_flows(kind, batch, table, ranks, on_node).mean(0)
     rows, count = np.unique(np.concatenate([f.ids for f in table.features]), return_counts=True)
     if kind in BY_ROWS:
         of = owners(kind, table, parts, rows)
@@ -254,12 +254,12 @@ def stages(m, load):
     return out
 
 
-def memory(load, ring=1):
-    """Bytes of each rank: rows with states, and what the routes of `ring` batches hold: ids and gradients as received
-    and in order, and the largest message."""
+def memory(load):
+    """Bytes of each rank: rows with states, and what the route of a batch holds: ids and gradients as received and in
+    order, and the largest message."""
     ranks, own = len(load), load[:, :4]
     largest = np.maximum(own.sum(0)[[LENGTHS, IDS, GRADIENTS]].max(), ranks * own[:, OUTPUTS])
-    return load[:, MEMORY] + ring * (2 * ranks * own.sum(1) + largest)
+    return load[:, MEMORY] + 2 * ranks * own.sum(1) + largest
 
 
 @dataclass
@@ -270,10 +270,10 @@ class Cost:
     stages: dict
 
 
-def cost(m, load, ring=1):
+def cost(m, load):
     times = stages(m, load)
     slowest = times.max(0)
-    return Cost(slowest.sum(), times.sum(1).mean(), np.maximum(0, memory(load, ring) - m.memory).sum(),
+    return Cost(slowest.sum(), times.sum(1).mean(), np.maximum(0, memory(load) - m.memory).sum(),
                 dict(zip(STAGES, slowest.tolist())))
 
 

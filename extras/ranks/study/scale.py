@@ -6,54 +6,47 @@ extras/ranks/rank_model.py; and where the best sharding changes on 8 to 16,384 r
 Reads lines of what was measured, and writes OUTDIR/scale.md and two figures; --build measures them first, with mpirun.
 """
 import json
-import math
 import os
 import re
 import subprocess
 import sys
 import tempfile
 
-import numpy as np
-
 HERE = os.path.dirname(os.path.abspath(__file__))
 RANKS_FOLDER = os.path.join(HERE, "..")
 sys.path[:0] = [RANKS_FOLDER, os.path.join(HERE, "..", "..", "..", "reports")]
+import cluster
 import plan
 import program
 import rank_model as model
-from export import figure, grid, legend as key_of, names
+import sharding
 from parts import CORES, publish, this_machine
 from plots import draw
 from program import Arguments, ResultError, read_lines, say, write_whole
 from results import load
-from style import BEFORE_COLOURS, COLOURS, STAGE_COLOURS, WHOLE_COLOUR, markdown_table, number
+from style import markdown_table, number
 
 BAGS = 4096  # of all ranks; in weak scaling, of each
 SPEC = ("workload here\n  tables 8\n  rows 100000\n  dim 64\n  batch {bags}\n  length fixed 8\n  ids zipf\n  alpha 1.05\n"
         "  rule adagrad\n")
 NODES = 2  # with a shaped link between them
 FIT_REPS = 3  # times as many iterations of one rank: all predictions are made of them
-PARTS = ("ids", "lookup", "outputs", "gradients", "update")
 EXCHANGES = ("ids", "outputs", "gradients")
 KERNEL = "cpu_fused"
-COUNTERS = {"ids": ("exchange_ids_ms",), "lookup": ("forward_ms",), "outputs": ("exchange_output_ms",),
-            "gradients": ("exchange_gradient_ms",),
-            "update": ("plan_ms", "index_ms", "zero_ms", "reduce_ms", "update_ms")}  # lengths travel with the ids
-NOTHING = "nothing fits"
-DRAWN_ROWS = 10**7  # of a table, in the panels below the maps
+COUNTERS = dict(sharding.PARTS)  # lengths travel with the ids
+PARTS = tuple(COUNTERS)
 CHECK = {"ranks": 128, "rows": 10**7, "lookups": 8}  # the nearest point to the published one
 TEXT = """`make scale` makes this page (extras/ranks/study/scale.md is a copy of one run, on a Zen 4).
 
 ## On this machine: measured and predicted
 
-{machine}. Ranks are processes of MPI with one thread each, bound to CPUs of their own; with more ranks than CPUs (*)
-they take turns, and their times show no speed-up. 8 tables of 100,000 rows of 64 floats, bags of 8 lookups (Zipf, alpha
-1.05), Adagrad, cpu_fused, cold caches, medians. Strong scaling: {bags} bags in all. Weak scaling: {bags} bags of each
-rank.
+{machine}. Ranks are processes of MPI with one thread each. With more ranks than CPUs (*) they take turns, and times show
+no speed-up. 8 tables of 100,000 rows of 64 floats, bags of 8 lookups (Zipf, alpha 1.05), Adagrad, cpu_fused, cold
+caches, medians. Strong scaling: {bags} bags in all. Weak scaling: {bags} bags of each rank.
 
-A prediction is made of the bytes of extras/ranks/rank_model.py, links and local speeds that are measured with that
-number of ranks at work, and the local work of an iteration of **one** rank. So the rows of 1 rank are a fit, and all others are
-predictions. Error: predicted / measured - 1. Parts are those of the slowest rank each.
+A prediction takes the bytes of extras/ranks/rank_model.py, links and local speeds measured with that number of ranks at
+work, and the local work of **one** rank. So 1 rank is a fit. Error: predicted / measured - 1. Each part is that of its
+slowest rank.
 
 {errors}
 
@@ -69,27 +62,24 @@ predictions. Error: predicted / measured - 1. Parts are those of the slowest ran
 
 ![map of shardings](scale.png)
 
-An iteration of embeddings: ids, lookup, outputs, gradients, update. 26 tables that are alike, one feature each, 128
-columns, fp32 rows with Adagrad's state, outputs and gradients in fp16, 1024 bags of each rank (weak scaling), uniform
-ids. Nodes of 8 H100: NVLink at 370 GB/s and InfiniBand NDR at 48 GB/s for each GPU, as seen in NVIDIA/nccl-tests
-issues 212, 267 and 290; 1 and 1.5 us a message, 20 us a call (assumed, of the size that NCCL and MPI are known for);
-local work at the nominal 3350 GB/s of the memory, so it is a lower bound; 80 GiB for tables and exchange. Stages
-do not overlap. A message goes from every rank to every other one, but for table-row.
+An iteration of embeddings: 26 equal tables, one feature each, 128 columns, fp32 rows with Adagrad's state, outputs and
+gradients in fp16, 1024 bags of each rank, uniform ids. Nodes of 8 H100: NVLink at 370 GB/s and InfiniBand NDR at 48 GB/s
+for each GPU (NVIDIA/nccl-tests issues 212, 267 and 290); assumed are 1 and 1.5 us a message and 20 us a call. Local work
+runs at the nominal 3350 GB/s of the memory, so it is a lower bound. 80 GiB hold tables and exchange; a line ends where
+they no longer fit. Stages do not overlap.
 
-- *row* sends a bag's gradient only to ranks that have a row of the bag; *row, all-gather* is TorchRec's way.
-- *table-row, two hops* sums in the node and sends one copy to every other node, as TorchRec does; extras/ranks/ here sends
-  directly to each rank of the node. Ids go directly in both.
-- *data, all-reduce* sums dense gradients of all rows; *data, sparse* sends them as extras/ranks/ does.
-- A line ends where tables and exchange no longer fit.
+- *row* sends a bag's gradient to ranks that have a row of the bag; *row, all-gather* to all ranks, as TorchRec does.
+- *table-row, two hops* sums in the node and sends one copy to every other node, as TorchRec does; extras/ranks sends
+  directly to each rank of the node.
+- *data, all-reduce* sums dense gradients of all rows; *data, sparse* sends gradient rows as extras/ranks does.
 
-Shardings that win somewhere, and the number of ranks from which on (of those that fit):
+Shardings that win, and from which number of ranks:
 
 {winners}
 
-A published point to compare with: MLPerf v4.0 DLRM-DCNv2 on 16 nodes of 8 H100, 1056 samples a GPU, 2.3 ms for a
-whole iteration, dense layers included (HugeCTR's submission). For the embeddings alone, with 26 tables of 10^7 rows,
-8 lookups and 128 ranks, the model gives {check} ({best}). More than the published time would be a wrong model; less
-proves nothing.
+To compare: MLPerf v4.0 DLRM-DCNv2 on 16 nodes of 8 H100 takes 2.3 ms for a whole iteration of 1056 samples a GPU
+(HugeCTR's submission). The model gives the embeddings alone, with 26 tables of 10^7 rows, 8 lookups and 128 ranks,
+{check} ({best}). More than the published time would prove the model wrong; less proves nothing.
 """
 
 
@@ -203,57 +193,6 @@ def measure(args):
     write_whole(args.lines, "".join(json.dumps(x) + "\n" for x in lines))
 
 
-# --- a cluster, modelled
-# The tables, all alike, of DLRM-DCNv2 in MLPerf: 26 features, 128 columns, fp16 on the wire; fp32 rows. Nodes of H100.
-FEATURES, DIM, RANK_BAGS, ON_NODE, RANKS_MOST = 26, 128, 1024, 8, 16384
-# Ways on the map: kinds of the suite, and flows of other systems.
-WAYS = {"table": "table", "row": "row", "row, all-gather": "row", "column": "column",
-        "table-row, two hops": "table-row", "data, sparse": "data", "data, all-reduce": "data"}
-
-
-def two_hops(m):
-    """Output and gradient of rows over a node: summed in the node, then one copy to each other node, and back
-    (TorchRec's reduce-scatter and all-to-all; for the backward all-to-all and all-gather)."""
-    (near, near_speed), (far, far_speed), size = *m.links, FEATURES * RANK_BAGS * DIM * 2
-    return (m.call + near * (ON_NODE - 1) + size * (ON_NODE - 1) / near_speed + (m.call if m.nodes > 1 else 0) +
-            far * (m.nodes - 1) + size * (m.nodes - 1) / m.nodes / far_speed)
-
-
-def all_reduce(m, ranks, rows, lookups):
-    """Stages with an all-reduce of gradients of all rows: 2 (W-1)/W of them over the slowest link, in 2 log2(W)
-    messages; and a pass over them to clear, to add and to apply."""
-    size, slowest = FEATURES * rows * DIM * 2, m.links[1 if m.nodes > 1 else 0][1]
-    return {"lengths": 0.0, "ids": 0.0,
-            "gradients": m.call + 2 * math.log2(ranks) * m.links[1][0] + 2 * (ranks - 1) / ranks * size / slowest,
-            "update": (FEATURES * RANK_BAGS * lookups * DIM * 2 / m.gather + 2 * size / m.copy +
-                       4 * FEATURES * rows * DIM * 4 / m.rows)}
-
-
-def modelled(way, ranks, rows, lookups):
-    """A point of the map."""
-    kind, m = WAYS[way], model.Machine(ranks // ON_NODE, **model.H100)
-    table = model.Table(rows, DIM, [], states=4)
-    batch = model.Batch(RANK_BAGS * ranks, [], id_bytes=4, element=2)
-    needed = model.expected_need(kind, batch, table, ranks, ON_NODE, lookups, way == "row, all-gather")
-    on_ranks = np.zeros((ranks, model.COLUMNS))
-    for t in range(FEATURES):
-        model.put(on_ranks, needed, t % model.places_of(kind, ranks, ON_NODE))
-    cost = model.cost(m, on_ranks)
-    if kind == "table-row":
-        cost.stages["outputs"] = cost.stages["gradients"] = two_hops(m)
-    if way == "data, all-reduce":  # a gradient of all rows lies beside them
-        cost.stages |= all_reduce(m, ranks, rows, lookups)
-        cost.lacks = max(0.0, on_ranks[0, model.MEMORY] + FEATURES * rows * DIM * 2 - m.memory) * ranks
-    return {"ranks": ranks, "rows": rows, "lookups": lookups, "sharding": way, "seconds": sum(cost.stages.values()),
-            "lacks": float(cost.lacks), "stages": cost.stages}
-
-
-def cluster():
-    numbers = [ON_NODE * 2**k for k in range(int(math.log2(RANKS_MOST // ON_NODE)) + 1)]
-    return [modelled(way, ranks, 10**e, lookups)
-            for lookups in (1, 8, 64) for ranks in numbers for e in range(3, 10) for way in WAYS]
-
-
 # --- what came out
 def read(path):
     """(machine, lines of this machine)"""
@@ -350,80 +289,16 @@ def links_text(lines):
 
 def here_picture(name, here, stem):
     """Measured and predicted iterations, one above the other, of as many ranks as there are CPUs."""
-    drawn = [x for x in here if "not_run" not in x and 1 < x["ranks"] <= x["cpus"] and not x["overlap"]]
     groups = {}
-    for x in drawn:
-        groups.setdefault(f"{x['scaling']} scaling" if "scaling" in x else f"2 nodes, {x['link']}", []).append(x)
-    panels, limits = [], []
-    for title, own in groups.items():
-        rows = [[-1, title]]
-        for x in own:
+    for x in here:
+        if "not_run" not in x and 1 < x["ranks"] <= x["cpus"] and not x["overlap"]:
+            title = f"{x['scaling']} scaling" if "scaling" in x else f"2 nodes, {x['link']}"
+            own = groups.setdefault(title, [[-1, title]])
             for kind, stages in (("measured", "measured_stages"), ("predicted", "stages")):
-                ends = [ms(x, stages, PARTS[:i + 1]) for i in range(len(PARTS))]
-                total = 1e3 * x[kind]
-                rows.append([len(rows) - 1, f"{x['sharding']}, {x['ranks']} ranks, {kind}", 0.0,
-                             *(e * total / ends[-1] for e in ends), total, number(total), 0])
-        panels.append(rows)
-        limits.append(1.25 * max(1e3 * max(x["measured"], x["predicted"]) for x in own))
-    shades = (*BEFORE_COLOURS, *STAGE_COLOURS, WHOLE_COLOUR)[:len(PARTS)]
-    return figure(os.path.join(HERE, "sharding"), stem, {
-        "heading": "An iteration on ranks, measured and predicted", "machine": name, "notes": "", "parts": len(PARTS),
-        "groups": len(panels), "ends": " ".join(f"{e:.6g}" for e in limits),
-        **grid([p[0][1] for p in panels], [row[1] for p in panels for row in p[1:]], max(len(p) - 1 for p in panels)),
-        **key_of(list(zip(PARTS, shades)), shades)}, panels) if panels else None
-
-
-def cells(there):
-    """{(lookups, ranks, rows): the quickest line that fits, or None}"""
-    best = {}
-    for x in there:
-        key = x["lookups"], x["ranks"], x["rows"]
-        best.setdefault(key, None)
-        if not x["lacks"] and (best[key] is None or x["seconds"] < best[key]["seconds"]):
-            best[key] = x
-    return best
-
-
-def won(best, lookups, rows):
-    """'table from 8, row from 64': the winners over the ranks."""
-    text, last = [], None
-    for (_, ranks, _), x in sorted((k, x) for k, x in best.items() if (k[0], k[2]) == (lookups, rows)):
-        name = x["sharding"] if x else NOTHING
-        if name != last:
-            text.append(f"{name} from {ranks:,}")
-        last = name
-    return "; ".join(text)
-
-
-def winners_table(best):
-    axes = [sorted({k[i] for k in best}) for i in (0, 2)]
-    return markdown_table(("rows of a table", *(f"{n:g} lookups a bag" for n in axes[0])),
-                          [(f"{rows:,}", *(won(best, n, rows) for n in axes[0])) for rows in axes[1]],
-                          left=(1, 2, 3))
-
-
-def picture(there, best, stem):
-    """Maps of the best sharding over ranks and rows, a panel for each number of lookups; below each, the time of
-    every sharding over the ranks."""
-    ways = list(dict.fromkeys(x["sharding"] for x in there))
-    lookups, ranks, rows = (sorted({k[i] for k in best}) for i in range(3))
-    blocks = []
-    for n in lookups:
-        blocks.append([[f"{n:g}"], *([ranks.index(k[1]), rows.index(k[2]), ways.index(x["sharding"]) if x else -1,
-                                      number(1e3 * x["seconds"], 2) if x else "-"]
-                                     for k, x in best.items() if k[0] == n)])
-    for n in lookups:
-        for way in ways:
-            points = [[x["ranks"], 1e3 * x["seconds"]] for x in there if not x["lacks"] and
-                      (x["lookups"], x["rows"], x["sharding"]) == (n, DRAWN_ROWS, way)]
-            blocks.append([[way], *(sorted(points) or [[1e30, 1.0]])])
-    return figure(os.path.join(HERE, "scale"), stem, {
-        "heading": "Embeddings of an iteration on a cluster: the best sharding",
-        "machine": "nodes of 8 H100, InfiniBand NDR; 26 tables x 128, 1024 bags a rank; ms in the cells",
-        "caution": "MODELLED: bytes, latency and bandwidth; nothing here is measured", "panels": len(lookups),
-        "ways": len(ways), "names": names(ways), "colours": " ".join(COLOURS[:6] + ("#777777",)),
-        "ranks": " ".join(f"{r}" for r in ranks), "rows": " ".join(f"{r:.0e}".replace("e+0", "e") for r in rows),
-        "lookups": " ".join(f"{n:g}" for n in lookups), "drawn": "10 million"}, blocks)
+                own.append(sharding.bar(len(own) - 1, f"{x['sharding']}, {x['ranks']} ranks, {kind}",
+                                        [ms(x, stages, [part]) for part in PARTS], 1e3 * x[kind]))
+    return sharding.bars(stem, {"heading": "An iteration on ranks, measured and predicted", "machine": name, "notes": ""},
+                         list(groups.values())) if groups else None
 
 
 def main():
@@ -439,8 +314,8 @@ def main():
     if args.build:
         measure(args)
     name, here = read(args.lines)
-    there = cluster()
-    best = cells(there)
+    there = cluster.points()
+    best = cluster.cells(there)
     point = best.get((CHECK["lookups"], CHECK["ranks"], CHECK["rows"]))
     scaling = [x for x in here if "scaling" in x]
     one = {x["sharding"]: x["bags"] / x["measured"] for x in scaling if x["ranks"] == 1}
@@ -448,11 +323,11 @@ def main():
               (f"**{kind.capitalize()} scaling**", "", *here_table([x for x in scaling if x["scaling"] == kind], one), "")
               if any(x["scaling"] == kind for x in scaling)]
     text = TEXT.format(machine=name, bags=BAGS, errors=errors_text(scaling), here="\n".join(tables),
-                       links=links_text([x for x in here if "link" in x]), winners="\n".join(winners_table(best)),
+                       links=links_text([x for x in here if "link" in x]), winners="\n".join(cluster.winners_table(best)),
                        check=f"{number(1e3 * point['seconds'])} ms" if point else "nothing",
-                       best=point["sharding"] if point else NOTHING)
+                       best=point["sharding"] if point else cluster.NOTHING)
     print("\n".join(publish("scale", args.outdir, "Ranks: the model, measured and extrapolated", text,
-                            lambda stem: picture(there, best, stem))))
+                            lambda stem: cluster.picture(there, best, stem))))
     measured = here_picture(name, here, os.path.join(os.path.abspath(args.outdir), "scale-here"))
     if measured:
         print("\n".join(draw(measured, args.outdir)))

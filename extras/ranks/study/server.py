@@ -17,22 +17,22 @@ from style import COLOURS, markdown_table, number
 
 TEXT = """# A parameter server
 
-`make server` makes this page (extras/ranks/study/server.md is a copy of one run, on a Zen 4). {servers} server{s} with the rows of 4 tables of 50,000 rows and 32 columns, {workers}
-workers with 512 bags of 4 features with 8 lookups (Zipf, alpha 1.05) in each of {clocks} clocks; {rule}, rate 0.1. The
-rows learn those of a teacher, by least squares. Ranks are processes over MPI on {cpus} CPUs{crowded}.
+`make server` makes this page (extras/ranks/study/server.md is a copy of one run, on a Zen 4). {servers} server{s} with 4
+tables of 50,000 rows and 32 columns, {workers} workers with 512 bags of 4 features and 8 lookups (Zipf, alpha 1.05),
+{clocks} clocks, {rule} with rate 0.1. Rows learn the rows of a teacher by least squares. Ranks are processes over MPI on
+{cpus} CPUs{crowded}.
 
 ![rates, versions, loss and drift](server.png)
 
 {table}
 
-- staleness s: a worker may be s clocks ahead of the slowest one. 0 is synchronous: the pushes of a clock are one step.
-  Otherwise each push is a step of its own, when it arrives.
-- clocks/s: the sum of the workers' rates. slow: the last worker takes 10 times as long for a clock; predicted: from the
-  clocks of the run without a bound, with no contention. A worker that sleeps leaves its CPU to others.
-- versions: pushes that the server applied between a push and the pull that it comes from, mean and most.
-- drift: the distance of the weights from those of the synchronous run, over the distance that these have gone.
-- loss: of the last tenth of the clocks, before each update. A row that is not admitted gives nothing to its bag.
-- lost: gradient rows that workers have pushed and no server has applied.
+- s: a worker may be s clocks ahead of the slowest one, and each push is a step. Synchronous: a clock is one step.
+- clocks/s: of all workers together. slow: a clock of the last worker takes 10 times as long. predicted: from the clocks
+  of the run without a bound, without contention.
+- versions: pushes that the server applied between a pull and its push, mean / most.
+- drift: distance of the weights from the synchronous run, over the distance that it went.
+- loss: of the last tenth of the clocks. A row that is not admitted adds nothing to its bag.
+- lost: gradient rows that were pushed and not applied.
 """
 
 ORDER = ("synchronous", "s = 1", "s = 4", "no bound", "after 3 touches", "by chance, 0.2")

@@ -7,6 +7,7 @@ The report prints a table for each workload and writes OUTDIR/sharding.md and a 
 result first, with mpirun. Ranks share the CPUs of this machine; with more ranks than CPUs times show no speed-up, and
 are marked.
 """
+import itertools
 import os
 import re
 import sys
@@ -98,28 +99,28 @@ def legend(result):
             f"- *: more ranks than the {CORES} CPUs here; such times show no speed-up, bytes are what they are."]
 
 
-def panel(name, own):
-    rows, totals = [[-1, wrap(name, 44, "\\n")]], []
-    for y, (cut, ranks, s) in enumerate(own):
-        ends, at = [], 0.0
-        for _, counters in PARTS:
-            at += ms(s, counters)
-            ends.append(at)
-        total = iteration(s)
-        totals.append(total)
-        rows.append([y, label(cut, ranks), 0.0, *(e * total / at for e in ends), total, number(total), 0])
-    return rows, 1.25 * max(totals)
+def bar(y, text, parts, total):
+    """A row of a panel: the parts, stretched to the total."""
+    ends = list(itertools.accumulate(parts))
+    return [y, text, 0.0, *(e * total / ends[-1] for e in ends), total, number(total), 0]
+
+
+def bars(stem, facts, panels):
+    """A figure of panels, each with its title in the first row."""
+    shades = (*BEFORE_COLOURS, *STAGE_COLOURS, WHOLE_COLOUR)[:len(PARTS)]
+    return figure(os.path.join(HERE, "sharding"), stem, facts | {
+        "parts": len(shades), "groups": len(panels),
+        "ends": " ".join(f"{1.25 * max(row[-3] for row in p[1:]):.6g}" for p in panels),
+        **grid([p[0][1] for p in panels], [row[1] for p in panels for row in p[1:]], max(len(p) - 1 for p in panels)),
+        **key_of(list(zip((name for name, _ in PARTS), shades)), shades)}, panels)
 
 
 def picture(result, found, stem):
-    panels, ends = zip(*(panel(name, own) for name, own in found.items()))
-    shades = (*BEFORE_COLOURS, *STAGE_COLOURS, WHOLE_COLOUR)[:len(PARTS)]
-    return figure(os.path.join(HERE, "sharding"), stem, common(result, result.groups("iteration"), "on ranks") | {
-        "heading": "Forward, backward and optimizer on ranks: parts of the iteration (largest of all ranks)",
-        "parts": len(shades), "groups": len(panels), "ends": " ".join(f"{e:.6g}" for e in ends),
-        **grid([p[0][1] for p in panels], [row[1] for p in panels for row in p[1:]],
-               max(len(p) - 1 for p in panels)),
-        **key_of(list(zip((name for name, _ in PARTS), shades)), shades)}, panels)
+    panels = [[[-1, wrap(name, 44, "\\n")],
+               *(bar(y, label(cut, ranks), [ms(s, counters) for _, counters in PARTS], iteration(s))
+                 for y, (cut, ranks, s) in enumerate(own))] for name, own in found.items()]
+    return bars(stem, common(result, result.groups("iteration"), "on ranks") | {
+        "heading": "Forward, backward and optimizer on ranks: parts of the iteration (largest of all ranks)"}, panels)
 
 
 def report(result, outdir, kernel):

@@ -18,21 +18,19 @@ from style import COLOURS, markdown_table, number
 
 TEXT = """# ZeRO or sharded rows
 
-`make zero` makes this page (extras/ranks/study/zero.md is a copy of one run, on a Zen 4). One table of 64 floats per row in fp32 with Adagrad, 1,024 bags of 10 lookups (Zipf, alpha
-1.05), {ranks} ranks. The largest layer of an embedding model is its table, so ZeRO-3 gathers all of it for the forward
-and again for the backward, and both stages reduce a gradient of all rows. Sharded rows exchange what the batch looks
-up: their bytes do not grow with the table.
+`make zero` makes this page (extras/ranks/study/zero.md is a copy of one run, on a Zen 4). One table of 64 fp32 columns
+with Adagrad, 1,024 bags of 10 lookups (Zipf, alpha 1.05), {ranks} ranks. ZeRO-3 gathers the table for the forward and
+again for the backward, and both stages reduce a gradient of all rows. Sharded rows exchange what the batch looks up, so
+their bytes do not grow with the table.
 
 ![bytes and seconds](zero.png)
 
 {table}
 
-- sent: bytes of the rank that sends most, in a forward and a step. held: weights, gradients and states of a rank at
-  the peak; work space and the exchange buffers of a batch are not in it. ZeRO's bytes are counted as they are
-  allocated; those of sharded rows are the size of a shard.
-- seconds: an iteration of the slowest rank, the best of 5. Ranks are threads of one process on {cores} cores: bytes are
-  copied, not sent, and where there are more ranks than cores the seconds only compare.
-- ZeRO runs one thread of serial code for a rank here; so does the kernel of the sharded rows (cpu_fused).
+- sent: bytes of a forward and a step, of the rank that sends most. held: weights, gradients and states of a rank at the
+  peak, without buffers of a batch; counted for ZeRO, the size of a shard for sharded rows.
+- ms: an iteration of the slowest rank, the best of 5. Ranks are threads of one process on {cores} cores: bytes are
+  copied, not sent, and with more ranks than cores times only compare. Each rank has one thread.
 """
 
 

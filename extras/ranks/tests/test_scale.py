@@ -10,7 +10,7 @@ import launched
 import tap
 
 try:
-    import scale
+    import cluster
 except ModuleNotFoundError as e:
     tap.skip_all("scale", f"{e.name} is missing: Debian's python3-{e.name}")
 BAGS, TABLES, DIM = 1024, 26, 128
@@ -21,7 +21,7 @@ def near(a, b, share=1e-5):
 
 
 def test_the_map(_folder):
-    found = {(x["sharding"], x["ranks"], x["rows"], x["lookups"]): x for x in scale.cluster()}
+    found = {(x["sharding"], x["ranks"], x["rows"], x["lookups"]): x for x in cluster.points()}
     for (way, *where), x in found.items():
         near(sum(x["stages"].values()), x["seconds"])
         if way == "row":  # never more than the all-gather

@@ -30,29 +30,27 @@ STORED = ("fp32", "int8")
 NEIGHBOURS = 10
 TEXT = """# Serving a frozen table
 
-`make serving` makes this page. {table} A request asks for {pooling} rows, ids are Zipf with alpha {alpha}; {requests}
-requests, {passes} passes, after one that is not timed. One client, one thread, all on this machine, everything in
-memory; {cpu}, {cpus} CPUs, load {load} before the run. Every row of every request was compared with the fp32 table:
-equal bits of fp32, and within the bound of the other types.
+`make serving` makes this page (extras/serving/study/serving.md is a copy of one run, on a Zen 4). {table} {requests}
+requests for {pooling} rows each, ids by Zipf with alpha {alpha}; {passes} passes after one that is not timed. One
+client with one thread; {cpu}, {cpus} CPUs, load {load} before the run. All rows of all requests equal the fp32 table,
+within the bound of their type.
 
 ## Lookups
 
 {lookups}
 
-* A request ends when its rows are there as fp32. *mmap* is `frozen_lookup()` on `embfuse export`'s rows.
-* *Redis* ({redis}) is asked over a Unix socket, by hiredis, with one MGET or HMGET for all rows of a request. Bytes are
-  the memory that the server uses. *16 in flight*: 16 requests are sent before the first answer is awaited; the time of
-  a request begins with the first of its 16.
-* *FAISS* ({faiss}) is called from Python, `reconstruct_batch()`; its times contain some microseconds of Python for
-  each request.
+* A request ends when its rows are there as fp32. *mmap* is `frozen_lookup()` on the rows of `embfuse export`.
+* *Redis* ({redis}): one MGET or HMGET for a request, by hiredis over a Unix socket; bytes are the memory of the server.
+  *16 in flight*: 16 requests are sent before the first answer is awaited, and all their times begin with the first one.
+* *FAISS* ({faiss}): `reconstruct_batch()` from Python, which adds some microseconds to each request.
 {missing}
 ## Neighbours
 
 {neighbours}
 
-recall@{k}: of the {k} rows that are nearest in fp32, the share that is among the {k} nearest in the type. {queries} rows
-of the table ask, and do not count as their own neighbours. The search looks at all rows, but for
-IVFFlat's, which looks at 16 cells. FAISS's SQ8 has a range for each column, embfuse's int8 one for each row.
+recall@{k}: of the {k} rows that are nearest in fp32, the share that is among the {k} nearest in the type, for {queries}
+rows of the table. The search looks at all rows, except IVFFlat's, which looks at 16 cells. FAISS's SQ8 has a range for
+each column, embfuse's int8 one for each row.
 """
 
 

@@ -44,8 +44,8 @@ TEXT = """# Tables larger than the fast memory
 `make bench-tiers` makes this page (extras/tiers/study/tiers.md is a copy of one run). {machine}. A table of {rows:,}
 rows of {dim} floats with row-wise Adagrad, {bags} bags of {lookups} lookups a step, ids by Zipf; {half} batches warm
 the cache up, the next {half} are measured. A row with its state is {record} bytes on the disk, of which {net} are
-used. Files are read and written by 64 threads, not through the page cache. Kernel: cpu_fused. All rows had the bits
-of tables in memory in every case.
+used. 64 threads read and write the files, not through the page cache. Kernel: cpu_fused. All rows had the bits of tables
+in memory in every case.
 
 ## Does 20 % of the memory give nearly full speed?
 
@@ -57,39 +57,32 @@ of tables in memory in every case.
 
 {needed}
 
-By arithmetic, from the misses that are counted here at {claim} of the rows. With rows fetched and written back while
-steps run, the speed is {nearly:g} of that in fast memory if the slow memory has at least the bandwidth
+This is arithmetic on the misses that are counted here at {claim} of the rows. If rows move while steps run, the speed is
+{nearly:g} of that in fast memory as soon as the slow memory has, in each direction, this share of its bandwidth:
 
     {nearly:g} * missed rows * bytes of a row / (ids + gradient rows + 2 * distinct rows * bytes of a row)
 
-of the fast one, in each direction: the divisor is what a step must move in fast memory. GH200: 350 of 4000 GB/s;
-H100: 50 of 3350 GB/s (memory as NVIDIA names it, of the links what programs are known to reach, rounded); CPU: a
-round 300 GB/s, and a disk of the class that its makers name with a million random reads a second; this machine as
-measured. yes: enough for lfu. Otherwise: how many times as long an iteration must be as its step of embeddings, by
-forward and dense layers, until all rows can move meanwhile. Hot rows stay hot here, which is an assumption. Batches
-are small; larger ones miss more rows, but fewer for each lookup.
+GH200 has 350 of 4000 GB/s, H100 50 of 3350 GB/s (memory nominal, links as programs reach them, rounded). The CPU has a
+round 300 GB/s, and a disk that its maker names with a million random reads a second. This machine is as measured. yes:
+enough for lfu. Otherwise: how many times as long as its step of embeddings an iteration must be until all rows can move.
+It is an assumption that hot rows stay hot. Larger batches miss more rows, but fewer for each lookup.
 
 ## Measured
 
 {speed}
 
-- share: the time of the same steps with all rows in memory (medians before and after) over that of this case. The
-  time of a case is that of all its steps, the first rows of them and the last writes of them included.
-- limit: what the disk allows by arithmetic, max(steps in memory, rows fetched / R + rows written / W); without
-  batches ahead the sum of both. R and W are rows per second at random places, measured before each case: {rates}.
-- of the limit: how near the case comes to it. Above 100 %: the disk was quicker than in its own measurement.
-- rocksdb: the same slots over RocksDB in place of files: direct I/O, no block cache, no compression, no write-ahead
-  log. The MB in memory are without those of RocksDB.
+- share: the time of the same steps with all rows in memory (medians before and after) over that of this case, with the
+  first rows and the last writes.
+- limit: what the disk allows, max(steps in memory, rows fetched / R + rows written / W); without batches ahead the sum
+  of both. R and W are rows per second at random places, measured before each case: {rates}. Above 100 % of the limit,
+  the disk was quicker than in its own measurement.
+- rocksdb: direct I/O, no block cache, no compression, no write-ahead log. Its own memory is not in the MB.
 - budget 100 %: all rows of the measured batches were looked up before, so nothing moves.
-- fetched, written: rows that came, and rows that had changed and left. disk read: what the disk read for this
-  process.
-- index, write back, fetch: ms of a step for looking up ids and choosing slots, for rows that leave, and for rows that
-  come. With batches ahead a thread does this while steps run; a step then waits for its rows as long as `wait` says.
-- Plain mmap would have no slots: a kernel on mapped tables, and a limit on the memory of the process with its pages.
-  Such a limit is a control group's, which belongs to whoever runs the machine; the study makes none.
-- FBGEMM's table on SSD is not here: fbgemm-gpu-cpu 1.9.0, the package of `make peers`, has its Python
-  (fbgemm_gpu.tbe.ssd), but its libraries have none of the operators (no EmbeddingRocksDBWrapper, no
-  ssd_cache_populate_actions).
+- fetched, written: rows that came, and changed rows that left.
+- index, write back, fetch: ms of a step for look-ups and the choice of slots, for rows that leave, and for rows that
+  come. With batches ahead a thread does this while steps run, and a step waits for its rows as long as `wait` says.
+- Not here: mmap without slots, which takes a limit on the memory of the process; FBGEMM's table on SSD, whose operators
+  the package fbgemm-gpu-cpu 1.9.0 lacks.
 
 ## Hits
 
@@ -97,11 +90,10 @@ are small; larger ones miss more rows, but fewer for each lookup.
 
 {hits}
 
-Share of a batch's distinct rows that are in memory; in brackets of its lookups. Counts, no times. belady: the fewest
-misses that any policy can have, since it knows all batches. `-`: the slots are fewer than the rows of a batch. At 100
-% what misses is rows that no batch of the warm-up has touched. histogram: the reuse within a batch is that of Meta's
-published batches; from batch to batch hot rows stay and others are new, which is an assumption of this suite. Traces
-are short: {traces}.
+Share of a batch's distinct rows that are in memory, and in brackets of its lookups; counted. belady knows all batches, so
+no policy misses fewer rows. `-`: the slots are fewer than the rows of a batch. At 100 %, only rows miss that no batch of
+the warm-up touched. histogram: reuse within a batch as in Meta's published batches; that hot rows stay from batch to
+batch is an assumption. Traces are short: {traces}.
 """
 
 
