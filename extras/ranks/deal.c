@@ -196,10 +196,10 @@ struct table deal_rows_in_message(const struct table_shape *shape, int64_t rows,
     return table_in(shape, memory);
 }
 
-bool deal_move(const struct sharding *s, const struct shard *part, const struct table_shape *shape,
-               enum deal_move how, struct table *whole, int64_t begin, int64_t first, int64_t count,
-               struct table *rows) {
-    const bool compares = how == DEAL_PUT_AGAIN && sharding_copies(s->kind[part->table]);
+bool deal_put_rows(const struct sharding *s, const struct shard *part,
+                   const struct table_shape *shape, bool again, struct table *whole, int64_t begin,
+                   int64_t first, int64_t count, const struct table *rows) {
+    const bool compares = again && sharding_copies(s->kind[part->table]);
     bool same = true;
     for (int a = 0; a < TABLE_ARRAYS; a++) {
         const int64_t element = dtype_bytes(table_array_type(shape, a));
@@ -211,44 +211,9 @@ bool deal_move(const struct sharding *s, const struct shard *part, const struct 
             if (a != TABLE_ROW_STATE) there += part->column * element;
             if (compares)
                 same &= memcmp(there, here, bytes) == 0;
-            else if (how == DEAL_TAKE)
-                memcpy(here, there, bytes);
             else
                 memcpy(there, here, bytes);
         }
     }
     return same;
-}
-
-int deal_tables(struct transport *t, const struct sharding *s, const struct table_shape *shapes,
-                const struct table_shape *local, const struct table_set *whole,
-                struct table_set *own, struct error *err) {
-    const int32_t count = s->first[t->rank + 1] - s->first[t->rank];
-    t->channel = CHANNEL_CONTROL;
-    for (int32_t i = 0; t->rank == 0 && i < s->count; i++) {
-        const struct shard *part = &s->shards[i];
-        const struct table_shape shape = sharding_shape(s, part, shapes);
-        const size_t bytes = deal_rows_bytes(s, part, shapes, part->rows);
-        char *data = must_have(calloc(bytes + 1, 1));
-        struct table rows = deal_rows_in_message(&shape, part->rows, data);
-        deal_move(s, part, &shape, DEAL_TAKE, &whole->tables[part->table], 0, 0, part->rows, &rows);
-        const int status = transport_send(t, part->rank, TAG_ROWS, data, bytes, err);
-        free(data);
-        if (status) return -1;
-    }
-    if (count == 0) return 0;
-    if (tables_create(own, local, count, 0, err)) return -1;
-    for (int32_t i = 0; i < count; i++) {
-        void *data;
-        struct message message;
-        if (transport_receive(t, 0, TAG_ROWS, &data, &message, err)) return -1;
-        const char *at = data;
-        for (int a = 0; a < TABLE_ARRAYS; a++) {
-            const size_t bytes = table_memory_bytes(&local[i], a);
-            if (bytes) memcpy(own->tables[i].array[a].data, at, bytes);
-            at += bytes;
-        }
-        free(data);
-    }
-    return 0;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Rank 0 has whole batches and whole tables, and deals them out: to each rank its bags, and the rows of its
- * shards.
+ * Rank 0 has whole batches and deals their bags out to the ranks. The other way, it puts rows of shards and of outputs
+ * into whole tables and outputs.
  */
 #pragma once
 
@@ -39,11 +39,6 @@ int deal_batch(const struct deal *d, const struct batch *whole, struct batch *ow
                struct error *err);
 void deal_free(struct batch *own);
 
-/* Gives every rank the rows of its shards, in tables of these shapes. whole: on rank 0, NULL elsewhere. Collective. */
-int deal_tables(struct transport *t, const struct sharding *s, const struct table_shape *shapes,
-                const struct table_shape *local, const struct table_set *whole,
-                struct table_set *own, struct error *err);
-
 /* Rows of a shard as a message: array by array, of `rows` rows. */
 size_t deal_rows_bytes(const struct sharding *s, const struct shard *part,
                        const struct table_shape *shapes, int64_t rows);
@@ -51,19 +46,18 @@ size_t deal_rows_bytes(const struct sharding *s, const struct shard *part,
 /* The rows in such a message. shape: of the shard. */
 struct table deal_rows_in_message(const struct table_shape *shape, int64_t rows, void *data);
 
-/* DEAL_PUT_AGAIN: after another rank's; what both have is only compared. */
-enum deal_move { DEAL_TAKE, DEAL_PUT, DEAL_PUT_AGAIN };
+enum deal_move { DEAL_TAKE, DEAL_PUT };
 
 /* Copies the gradient or output rows of bags begin .. end-1 from `all`, laid out as the whole batch, to `own`, laid out
  * as these bags alone (DEAL_TAKE), or back (DEAL_PUT). */
 void deal_move_bags(const struct batch *whole, int64_t begin, int64_t end, enum deal_move how,
                     void *all, void *own);
 
-/* Copies rows first .. first+count-1 of a shard from the table, whose first row in memory is row `begin`, to `rows`; or
- * puts them there. shape: of the shard. Returns false if what was compared differs. */
-bool deal_move(const struct sharding *s, const struct shard *part, const struct table_shape *shape,
-               enum deal_move how, struct table *whole, int64_t begin, int64_t first, int64_t count,
-               struct table *rows);
+/* Puts rows first .. first+count-1 of a shard into the table, whose first row in memory is row `begin`. shape: of the
+ * shard. again: another rank's copy of the same table is there, which is only compared. Returns false if it differs. */
+bool deal_put_rows(const struct sharding *s, const struct shard *part,
+                   const struct table_shape *shape, bool again, struct table *whole, int64_t begin,
+                   int64_t first, int64_t count, const struct table *rows);
 
 /* The rows of a shard that are among rows begin .. end-1 of its table: shard rows *first .. *first+count-1. */
 int64_t deal_rows_in(const struct shard *part, int64_t begin, int64_t end, int64_t *first);

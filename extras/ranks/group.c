@@ -19,10 +19,9 @@ static const struct batch *local_of(const struct group *g, int k) {
     return g->is_dense ? &g->dense[k].local : &g->routes[k].local;
 }
 
-static int open_inner(struct group *g, const struct place_setup *like, enum backend backend,
-                      struct error *err) {
+static int open_inner(struct group *g, const struct group_setup *with, struct error *err) {
     const int ring = g->ring, count = has_copies(g) ? 3 * ring : 2 * ring;
-    struct place_setup setup = *like;
+    struct place_setup setup = with->inner;
     for (int k = 0; k < ring; k++) {
         g->batches[k] = *local_of(g, k);
         g->batches[ring + k] = g->routes[k].forward;
@@ -38,32 +37,21 @@ static int open_inner(struct group *g, const struct place_setup *like, enum back
     setup.index = g->index;
     setup.ring = count;
     setup.tables = g->tables.tables ? &g->tables : NULL;
-    g->inner = place_open(backend, &setup, err);
+    g->inner = place_open(with->backend, &setup, err);
     return g->inner ? 0 : -1;
 }
 
-static int open_routes(struct group *g, const struct deal *deal, bool all_rows, struct error *err) {
+static int open_routes(struct group *g, const struct group_setup *setup, struct error *err) {
     for (int k = 0; k < g->ring; k++) {
         struct batch whole = g->own[k];
-        whole.bags = deal->bags;
-        if (route_open(&g->routes[k], &g->sharding, g->transport, &whole, &g->own[k], all_rows,
-                       err))
+        whole.bags = setup->deal->bags;
+        if (route_open(&g->routes[k], &g->sharding, g->transport, &whole, &g->own[k],
+                       setup->all_rows, err))
             return -1;
         if (g->is_dense && dense_open(&g->dense[k], &g->sharding, g->transport, &g->own[k], err))
             return -1;
     }
     return 0;
-}
-
-static int fill_tables(struct group *g, const struct deal *deal, const struct content *content,
-                       struct error *err) {
-    const struct table_shape *local = local_of(g, 0)->tables;
-    struct transport *t = g->transport;
-    if (content->from)
-        return checkpoint_read(content->from, &g->sharding, t->rank, local, &g->tables, err);
-    return content->dealt
-               ? deal_tables(t, &g->sharding, deal->shapes, local, content->whole, &g->tables, err)
-               : 0;
 }
 
 /* Do gradients travel between devices? Dense ones are added on the host. */
@@ -86,26 +74,26 @@ static int exchange_gradient(struct group *g, int batch, struct error *err) {
     return group_gradient_start(g, batch, err) || group_gradient_finish(g, batch, err) ? -1 : 0;
 }
 
-int group_open(struct group *g, const struct sharding *s, const bool *keep, bool is_dense,
-               struct transport *t, const struct deal *deal, const struct batch *own, bool all_rows,
-               const struct content *content, enum backend backend,
-               const struct device_buffer *own_grads, const struct place_setup *setup,
+int group_open(struct group *g, const struct group_setup *setup, const bool *keep, bool is_dense,
                struct error *err) {
+    struct transport *t = setup->transport;
     *g = (struct group){.transport = t,
-                        .own = own,
-                        .ring = setup->ring,
-                        .threads = setup->threads,
-                        .own_grads = own_grads,
+                        .own = setup->own,
+                        .ring = setup->inner.ring,
+                        .threads = setup->inner.threads,
+                        .own_grads = setup->own_grads,
                         .is_dense = is_dense};
-    sharding_select(s, keep, &g->sharding);
-    g->steps = must_have(calloc((size_t)deal->num_tables, sizeof *g->steps));
-    if (transport_agree(t, open_routes(g, deal, all_rows, err), err)) return -1;
+    sharding_select(setup->sharding, keep, &g->sharding);
+    g->steps = must_have(calloc((size_t)setup->deal->num_tables, sizeof *g->steps));
+    if (transport_agree(t, open_routes(g, setup, err), err)) return -1;
     for (int k = 0; k < g->ring; k++)
         if (group_ids(g, k, err) || (!on_device(g) && exchange_gradient(g, k, err))) return -1;
-    int status = fill_tables(g, deal, content, err);
-    if (transport_agree(t, status, err)) return -1;
-    status = group_shards(g) ? open_inner(g, setup, backend, err) : 0;
-    if (status == 0 && own_grads) status = use_device(g, err);
+    int status = 0;
+    if (setup->from)
+        status = checkpoint_read(setup->from, &g->sharding, t->rank, local_of(g, 0)->tables,
+                                 &g->tables, err);
+    if (status == 0 && group_shards(g)) status = open_inner(g, setup, err);
+    if (status == 0 && setup->own_grads) status = use_device(g, err);
     if (transport_agree(t, status, err)) return -1;
     for (int k = 0; k < g->ring && on_device(g); k++)
         if (exchange_gradient(g, k, err)) return -1;

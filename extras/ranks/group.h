@@ -26,7 +26,7 @@ struct group {
      * has. */
     struct batch batches[PLACE_RING_MAX];
     struct row_index index[PLACE_RING_MAX];
-    struct table_set tables; /* with a content that is given */
+    struct table_set tables; /* of a saved state */
     struct place *inner;     /* NULL: this rank has no shard */
     struct place_scratch none, scratch, output, shared_output;
     const struct kernel *scratch_of;
@@ -34,19 +34,21 @@ struct group {
     struct rule_step *steps;              /* of its shards */
 };
 
-/* What tables begin with; all 0: initial values. */
-struct content {
-    const struct checkpoint *from; /* a state in files */
-    bool dealt;                    /* rank 0 has it, and deals it out: */
-    const struct table_set *whole; /* NULL elsewhere */
+/* The same for all groups of a rank. */
+struct group_setup {
+    const struct sharding *sharding; /* of all tables */
+    struct transport *transport;
+    const struct deal *deal;
+    const struct batch *own;               /* [ring] bags of this rank */
+    const struct device_buffer *own_grads; /* as in struct group */
+    bool all_rows;
+    const struct checkpoint *from; /* the tables begin with this state; NULL: with initial values */
+    enum backend backend;
+    struct place_setup inner; /* without tables, batches and index */
 };
 
-/* setup: of the inner place, without tables, batches and index. own: [ring] this rank's bags; own_grads: see struct group.
- * Collective. */
-int group_open(struct group *g, const struct sharding *s, const bool *keep, bool is_dense,
-               struct transport *t, const struct deal *deal, const struct batch *own, bool all_rows,
-               const struct content *content, enum backend backend,
-               const struct device_buffer *own_grads, const struct place_setup *setup,
+/* keep: [num_tables] the tables of this group. Collective. */
+int group_open(struct group *g, const struct group_setup *setup, const bool *keep, bool is_dense,
                struct error *err);
 void group_close(struct group *g);
 

@@ -46,7 +46,7 @@ struct opening {
     enum backend backend;
     char sharding[1 << 14];
     char load[PATH_MAX]; /* file of a saved state, or "" */
-    bool all_rows, overlap, staged, timed, weighted, own_tables;
+    bool all_rows, overlap, staged, timed, weighted;
     int32_t num_tables, num_features;
     int64_t bags;
     enum id_type id_type;
@@ -75,11 +75,10 @@ struct member {
     struct rule_step *steps;
 };
 
-/* Opens the member of this rank. On rank 0, whole: [ring] the batches to be cut; tables: their content, or
- * NULL: initial values. All NULL elsewhere. Collective. */
+/* Opens the member of this rank. shapes, and whole: [ring] the batches to be cut, are on rank 0, NULL elsewhere.
+ * Collective. */
 int member_open(struct member *m, struct transport *t, const struct opening *o,
-                const struct table_shape *shapes, const struct batch *whole,
-                const struct table_set *tables, struct error *err);
+                const struct table_shape *shapes, const struct batch *whole, struct error *err);
 void member_close(struct member *m);
 
 /* Carries out an order of rank 0. steps: [num_tables] of a step, or NULL. Collective. */

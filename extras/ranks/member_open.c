@@ -39,16 +39,22 @@ static int group_of(const struct member *m, int32_t table) {
     return before % 2;
 }
 
-static int open_groups(struct member *m, const struct table_set *tables, struct error *err) {
+static int open_groups(struct member *m, struct error *err) {
     const struct opening *o = &m->opening;
     const struct deal deal = member_deal(m);
-    const struct place_setup setup = {.ring = o->ring,
-                                      .threads = o->threads,
-                                      .seed = o->seed,
-                                      .timed = o->timed,
-                                      .operation = o->operation};
-    const struct content content = {
-        .from = *o->load ? &m->loaded : NULL, .dealt = o->own_tables, .whole = tables};
+    const struct group_setup setup = {.sharding = &m->sharding,
+                                      .transport = m->transport,
+                                      .deal = &deal,
+                                      .own = m->own,
+                                      .own_grads = m->on_device ? m->own_grads : NULL,
+                                      .all_rows = o->all_rows,
+                                      .from = *o->load ? &m->loaded : NULL,
+                                      .backend = o->backend,
+                                      .inner = {.ring = o->ring,
+                                                .threads = o->threads,
+                                                .seed = o->seed,
+                                                .timed = o->timed,
+                                                .operation = o->operation}};
     bool *keep = must_have(calloc((size_t)o->num_tables, sizeof *keep));
     int status = 0;
     for (int number = 0; status == 0 && number < GROUPS_MOST; number++) {
@@ -56,9 +62,7 @@ static int open_groups(struct member *m, const struct table_set *tables, struct 
         for (int32_t t = 0; t < o->num_tables; t++) any |= keep[t] = group_of(m, t) == number;
         if (any)
             status =
-                group_open(&m->groups[m->num_groups++], &m->sharding, keep, number == DENSE_NUMBER,
-                           m->transport, &deal, m->own, o->all_rows, &content, o->backend,
-                           m->on_device ? m->own_grads : NULL, &setup, err);
+                group_open(&m->groups[m->num_groups++], &setup, keep, number == DENSE_NUMBER, err);
     }
     free(keep);
     return status;
@@ -100,8 +104,7 @@ static int open_device(struct member *m, struct error *err) {
 }
 
 int member_open(struct member *m, struct transport *t, const struct opening *o,
-                const struct table_shape *shapes, const struct batch *whole,
-                const struct table_set *tables, struct error *err) {
+                const struct table_shape *shapes, const struct batch *whole, struct error *err) {
     memset(m, 0, sizeof *m);
     m->transport = t;
     m->opening = *o;
@@ -133,7 +136,7 @@ int member_open(struct member *m, struct transport *t, const struct opening *o,
         most = bytes > most ? bytes : most;
     }
     m->result = must_have(array_alloc((int64_t)most + 1, 1));
-    return open_device(m, err) || open_groups(m, tables, err) ? -1 : 0;
+    return open_device(m, err) || open_groups(m, err) ? -1 : 0;
 }
 
 void member_close(struct member *m) {

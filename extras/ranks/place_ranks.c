@@ -183,11 +183,10 @@ static int get_rows(struct place *p, int32_t table, int64_t begin, int64_t end, 
         const int64_t count = deal_rows_in(part, begin, end, &first);
         if (transport_receive(t, rank, TAG_ROWS, &data, &message, err)) return -1;
         const struct table_shape own = sharding_shape(s, part, r->setup.shapes);
-        const enum deal_move how = shards++ ? DEAL_PUT_AGAIN : DEAL_PUT;
         struct table came = deal_rows_in_message(&own, count, data);
         if (((char *)data)[message.bytes - 1])
             status = fail(err, "rank %d cannot read its rows of table %d", rank, table);
-        else if (!deal_move(s, part, &own, how, &to, begin, first, count, &came))
+        else if (!deal_put_rows(s, part, &own, shards++ > 0, &to, begin, first, count, &came))
             status = fail(err, "rank %d has other rows of table %d than rank 0", rank, table);
         free(data);
     }
@@ -226,7 +225,6 @@ struct place *place_ranks_open(struct transport *t, const struct ranks_options *
                               .staged = o->staged,
                               .timed = setup->timed,
                               .weighted = in->lookup_weights != NULL,
-                              .own_tables = setup->tables != NULL,
                               .num_tables = setup->num_tables,
                               .num_features = in->num_features,
                               .bags = in->bags,
@@ -242,6 +240,7 @@ struct place *place_ranks_open(struct transport *t, const struct ranks_options *
     if (o->load && strlen(o->load) >= sizeof opening.load)
         return fail(err, "%.60s...: too long", o->load), NULL;
     if (o->load) strcpy(opening.load, o->load);
+    if (setup->tables) return fail(err, "ranks make their own tables"), NULL;
     if (setup->operation != OP_STEP && setup->operation != OP_FORWARD)
         return fail(err, "ranks have steps, lookups and iterations; nothing else"), NULL;
     struct sharding cut;
@@ -262,8 +261,7 @@ struct place *place_ranks_open(struct transport *t, const struct ranks_options *
     t->channel = CHANNEL_CONTROL;
     if (transport_broadcast(t, 0, &order, sizeof order, err) == 0 &&
         transport_broadcast(t, 0, &opening, sizeof opening, err) == 0 &&
-        member_open(&r->member, t, &opening, setup->shapes, setup->batches, setup->tables, err) ==
-            0)
+        member_open(&r->member, t, &opening, setup->shapes, setup->batches, err) == 0)
         return &r->place;
     member_close(&r->member);
     free(r->counters);
@@ -319,7 +317,7 @@ static int follow(struct member *m, struct transport *t, struct error *err) {
             continue;
         }
         if (transport_broadcast(t, 0, &opening, sizeof opening, err)) return -1;
-        if (member_open(m, t, &opening, NULL, NULL, NULL, err)) member_close(m);
+        if (member_open(m, t, &opening, NULL, NULL, err)) member_close(m);
     }
 }
 

@@ -56,7 +56,6 @@ struct work {
     struct builder *b;
     const struct kernel *kernel, *forward;
     const struct cut *cut;
-    bool given; /* rank 0 gives the content of the tables; otherwise each rank draws its part */
     char wrong[1024];
 };
 
@@ -105,7 +104,6 @@ static int lead(void *ctx, struct transport *t, struct error *err) {
     const struct ranks_options options = {w->cut->sharding, w->cut->all_rows, w->cut->overlap};
     struct place_setup setup = ranks_setup(b);
     setup.threads = 2;
-    setup.tables = w->given ? &b->before : NULL;
     setup.operation = w->kernel->operation;
     struct ranks_trial trial = {.kernel = w->kernel,
                                 .forward = w->forward,
@@ -115,7 +113,7 @@ static int lead(void *ctx, struct transport *t, struct error *err) {
     if (!p) return -1;
     int status = ranks_try(&trial, p, &setup, b, err);
     free(trial.output);
-    if (status == 0 && !w->given) status = restored(p, w->kernel, b, err);
+    if (status == 0) status = restored(p, w->kernel, b, err);
     p->ops->close(p);
     return status;
 }
@@ -131,7 +129,7 @@ static void steps_equal(const struct kernel *k, const struct cut *c) {
     size_t bytes;
     build(&b, k, c);
     void *one = builder_snapshot(&b, &bytes), *many = NULL;
-    struct work w = {.b = &b, .kernel = k, .cut = c, .given = c->weighted};
+    struct work w = {.b = &b, .kernel = k, .cut = c};
     tables_reset(&b.tables);
     const int status = transport_threads(c->ranks, c->nodes, 1 + c->number, live, &w);
     if (copies && c->ranks > 1 && !(k->traits & DETERMINISTIC)) {
