@@ -41,18 +41,20 @@ static struct {
 } board;
 
 /* The phase stands behind the number of the process, which does not change. */
-static void show(const char *phase) {
+void board_show(const char *phase) {
+    if (!board.lines) return;
     char *text = board.lines[board.transport->rank].text;
     strncpy(text + board.pid, phase, sizeof board.lines->text - 1 - (size_t)board.pid);
 }
 
-static void waits(void) {
-    atomic_fetch_add(&board.lines[board.transport->rank].waits, 1);
+void board_waits(void) {
+    if (board.lines) atomic_fetch_add(&board.lines[board.transport->rank].waits, 1);
 }
 
-static bool first_to_explain(void) {
+bool board_first_to_explain(void) {
     uint64_t nobody = 0;
-    return atomic_compare_exchange_strong(&board.lines[board.transport->ranks].beats, &nobody, 1);
+    return !board.lines ||
+           atomic_compare_exchange_strong(&board.lines[board.transport->ranks].beats, &nobody, 1);
 }
 
 static double now(void) {
@@ -63,7 +65,7 @@ static double now(void) {
 
 /* mpirun ends the others. This is not the thread that may call MPI. */
 static void end(const char *why) {
-    if (!first_to_explain()) return;
+    if (!board_first_to_explain()) return;
     fprintf(stderr, "ranks: %s\n", why);
     _exit(EXIT_LOST);
 }
@@ -141,10 +143,7 @@ int board_open(struct transport *t, struct error *err) {
     board.lines = lines;
     board.pid =
         snprintf(board.lines[t->rank].text, sizeof board.lines->text, "pid %d: ", (int)getpid());
-    t->show = show;
-    t->waits = waits;
-    t->first_to_explain = first_to_explain;
-    show(t->phase);
+    board_show(t->phase);
     if (pthread_create(&board.thread, NULL, live, NULL))
         return fail(err, "no thread for the board");
     return 0;
@@ -158,11 +157,8 @@ void board_close(void) {
     if (!board.lines) return;
     atomic_store(&board.stop, true);
     pthread_join(board.thread, NULL);
-    show("the end");
+    board_show("the end");
     /* A rank that has ended is silent, and right. */
     atomic_store(&board.lines[board.transport->rank].beats, 0);
-    board.transport->show = NULL;
-    board.transport->waits = NULL;
-    board.transport->first_to_explain = NULL;
     board.lines = NULL;
 }

@@ -18,6 +18,12 @@ enum { BOARD_LINE = 128 /* bytes of a rank; extras/ranks/launch.py reads them */
  * there is no board. */
 int board_open(struct transport *t, struct error *err);
 
+/* These do nothing without a board; the first process to explain is this one then. */
+void board_show(const char *phase); /* what the rank does now */
+void board_waits(void); /* before and after the rank waits for others, perhaps for ever */
+/* Asks once: does no other rank of this node say why the run ends? */
+bool board_first_to_explain(void);
+
 /* Takes the name of the file away, so that nothing stays on any node. All ranks have opened it. */
 void board_unlink(void);
 

@@ -6,20 +6,21 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "extras/ranks/board.h"
 #include "harness/memory.h"
 #include "kernels/shape.h"
 
 enum { BLOCK = 1 << 16 /* elements of a sum */ };
 
-/* Before and after a call that waits for other ranks. */
-static void waits(const struct transport *t) {
-    if (t->waits) t->waits();
+void transport_phase(struct transport *t, const char *phase) {
+    t->phase = phase;
+    board_show(phase);
 }
 
 int transport_barrier(struct transport *t, struct error *err) {
-    waits(t);
+    board_waits();
     const int status = t->ops->barrier(t, err);
-    waits(t);
+    board_waits();
     return status;
 }
 
@@ -42,15 +43,15 @@ int transport_start(struct transport *t, const void *send, const struct parts *o
     return t->ops->start(t, send, out, receive, in, err);
 }
 
-static int finish(const struct transport *t, struct transport *by, struct error *err) {
-    waits(t);
+static int finish(struct transport *by, struct error *err) {
+    board_waits();
     const int status = by->ops->finish(by, err);
-    waits(t);
+    board_waits();
     return status;
 }
 
 int transport_finish(struct transport *t, struct error *err) {
-    return finish(t, t, err);
+    return finish(t, err);
 }
 
 int transport_device_start(struct transport *t, const void *send, const struct parts *out,
@@ -60,11 +61,11 @@ int transport_device_start(struct transport *t, const void *send, const struct p
 }
 
 int transport_device_finish(struct transport *t, struct error *err) {
-    return finish(t, t->device, err);
+    return finish(t->device, err);
 }
 
 void transport_give_up(const struct transport *t, const struct error *err) {
-    if (!t->first_to_explain || t->first_to_explain())
+    if (board_first_to_explain())
         fprintf(stderr, "ranks: rank %d, %s: %s\n", t->rank, t->phase, err->text);
     fflush(stdout);
     _exit(EXIT_LOST); /* mpirun ends the others; after MPI_Abort() it may add lines of its own */
@@ -87,9 +88,9 @@ int transport_send(struct transport *t, int to, int tag, const void *data, size_
 
 int transport_receive(struct transport *t, int from, int tag, void **data, struct message *out,
                       struct error *err) {
-    waits(t);
+    board_waits();
     const int status = t->ops->receive(t, from, tag, data, out, err);
-    waits(t);
+    board_waits();
     if (status) return -1;
     if (out->from != t->rank) t->bytes[t->channel].received += (int64_t)out->bytes;
     return 0;

@@ -79,11 +79,6 @@ struct transport {
     enum channel channel; /* of the calls that come */
     struct transport_bytes bytes[CHANNELS];
     const char *phase; /* what the rank does now, for a message if it stops; never NULL */
-    void (*show)(const char *phase); /* who keeps it in case the rank dies; NULL: nobody */
-    /* Called before and after the rank waits for others, perhaps for ever. NULL: nobody looks */
-    void (*waits)(void);
-    /* Does no other rank of this node say why the run ends? To be asked once. NULL: nobody knows */
-    bool (*first_to_explain)(void);
     /* Between arrays in device memory; its start() and finish() enqueue on its stream. NULL: not open. */
     struct transport *device;
     void *stream;                                               /* of such a transport */
@@ -91,10 +86,7 @@ struct transport {
 };
 
 /* The rank begins to do something else. */
-static inline void transport_phase(struct transport *t, const char *phase) {
-    t->phase = phase;
-    if (t->show) t->show(phase);
-}
+void transport_phase(struct transport *t, const char *phase);
 
 /* --- counted calls */
 

@@ -129,8 +129,8 @@ int fast_intact(struct fast *f, int batch, const struct place_scratch *s, struct
 
 /* --- opening */
 
-static int open_on_device(struct fast *f, const struct fast_setup *s, struct error *err) {
-    const size_t bytes = (size_t)s->most_bytes, slots = (size_t)s->most * sizeof(int32_t);
+static int open_on_device(struct fast *f, int64_t most, size_t bytes, struct error *err) {
+    const size_t slots = (size_t)most * sizeof(int32_t);
     if (device_stream_open(&f->stream, err) ||
         device_alloc(&f->staging, bytes, "rows on their way", err) ||
         device_alloc(&f->slots, slots, "slots", err) ||
@@ -142,26 +142,31 @@ static int open_on_device(struct fast *f, const struct fast_setup *s, struct err
     return device_pinned_alloc((void **)&f->coming, bytes, err);
 }
 
-static int open_on_host(struct fast *f, const struct fast_setup *s, struct error *err) {
-    const size_t bytes = ((size_t)s->most_bytes + PAGE - 1) / PAGE * PAGE;
+static int open_on_host(struct fast *f, const struct place_setup *slots, size_t bytes,
+                        struct error *err) {
+    bytes = (bytes + PAGE - 1) / PAGE * PAGE;
     f->leaving = must_have(aligned_alloc(PAGE, bytes));
     f->coming = must_have(aligned_alloc(PAGE, bytes));
-    return tables_create(&f->tables, s->slots->shapes, s->slots->num_tables, 0, err);
+    return tables_create(&f->tables, slots->shapes, slots->num_tables, 0, err);
 }
 
-struct fast *fast_open(const struct fast_setup *s, struct error *err) {
-    struct place_setup slots = *s->slots;
-    if (s->where == ON_DEVICE && device_open(err)) return NULL;
+struct fast *fast_open(enum backend where, const struct place_setup *slots,
+                       const struct record *records, int64_t most, int64_t most_bytes,
+                       struct error *err) {
+    const bool on_device = where == ON_DEVICE;
+    struct place_setup setup = *slots;
+    if (on_device && device_open(err)) return NULL;
     struct fast *f = must_have(calloc(1, sizeof *f));
-    f->records = s->records;
-    f->on_device = s->where == ON_DEVICE;
-    f->index = must_have(calloc((size_t)slots.ring, sizeof *f->index));
-    f->bytes = tables_bytes(slots.shapes, slots.num_tables);
-    slots.index = f->index;
-    slots.timed = false;
-    slots.tables = f->on_device ? NULL : &f->tables;
-    if ((f->on_device ? open_on_device : open_on_host)(f, s, err) == 0)
-        f->place = place_open(s->where, &slots, err);
+    f->records = records;
+    f->on_device = on_device;
+    f->index = must_have(calloc((size_t)setup.ring, sizeof *f->index));
+    f->bytes = tables_bytes(setup.shapes, setup.num_tables);
+    setup.index = f->index;
+    setup.timed = false;
+    setup.tables = on_device ? NULL : &f->tables;
+    if ((on_device ? open_on_device(f, most, (size_t)most_bytes, err)
+                   : open_on_host(f, slots, (size_t)most_bytes, err)) == 0)
+        f->place = place_open(where, &setup, err);
     if (f->place) return f;
     fast_close(f);
     return NULL;

@@ -19,15 +19,6 @@ struct record record_of(const struct table_shape *shape, int64_t block);
 void record_pack(const struct record *r, void *record, const struct table *from, int64_t row);
 void record_unpack(const struct record *r, const void *record, struct table *to, int64_t row);
 
-struct fast_setup {
-    enum backend where;
-    const struct place_setup
-        *slots;                   /* without tables and an index; tables and batches outlive it */
-    const struct record *records; /* [num_tables] outlives it */
-    int64_t most;                 /* records that travel together */
-    int64_t most_bytes;           /* their bytes */
-};
-
 struct fast {
     struct place *place;
     char *leaving, *coming; /* records on their way, aligned to a page */
@@ -44,7 +35,11 @@ struct fast {
     int32_t *pinned_slots;
 };
 
-struct fast *fast_open(const struct fast_setup *s, struct error *err);
+/* slots: tables of slots and their batches, without an index. records: [num_tables]. All three outlive it. most: records
+ * that travel together, most_bytes: their bytes. */
+struct fast *fast_open(enum backend where, const struct place_setup *slots,
+                       const struct record *records, int64_t most, int64_t most_bytes,
+                       struct error *err);
 void fast_close(struct fast *f);
 
 /* Copies [count] slots of a table to the records f->leaving, and the records f->coming to slots. */

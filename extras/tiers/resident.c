@@ -303,18 +303,17 @@ static int open_store(struct resident *r, const struct tier_options *o, struct e
 
 static int open_all(struct resident *r, const struct tier_options *o, struct error *err) {
     struct place_setup slots = r->setup;
-    struct fast_setup fast = {
-        .where = o->fast, .slots = &slots, .records = r->records, .most_bytes = STAGING};
+    int64_t most = 0, most_bytes = STAGING;
     if (open_slots(r, o, err) || open_store(r, o, err)) return -1;
     open_lists(r);
     open_batches(r);
     slots.shapes = r->shapes;
     slots.batches = r->batches;
     for (int32_t t = 0; t < slots.num_tables; t++) {
-        fast.most = max64(fast.most, r->slots[t].at_once);
-        fast.most_bytes = max64(fast.most_bytes, r->records[t].bytes);
+        most = max64(most, r->slots[t].at_once);
+        most_bytes = max64(most_bytes, r->records[t].bytes);
     }
-    r->fast = fast_open(&fast, err);
+    r->fast = fast_open(o->fast, &slots, r->records, most, most_bytes, err);
     if (!r->fast) return -1;
     if (r->store->has_rows) return 0;
     return resident_restore(r, NULL, err) || resident_commit(r, err) ? -1 : 0;

@@ -14,7 +14,7 @@ static void announced(void **state) {
     struct error err;
     begin(&x, specs[0], GRAD_REAL);
     const struct kernel *k = registry_find(OP_STEP, "cpu_sort", &err);
-    struct place *p = open_tier(&x, POLICY_LRU, least_budget(&x));
+    struct place *p = open_over(&x, ON_HOST, POLICY_LRU, least_budget(&x), true);
     assert_int_equal(tier_announce(p, 0, &err), 0);
     assert_int_equal(tier_announce(p, 0, &err), -1);
     assert_non_null(strstr(err.text, "batch 0 is announced, and has not run"));

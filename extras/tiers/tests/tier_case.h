@@ -136,10 +136,6 @@ static inline struct place *open_over(const struct test *x, enum backend fast, e
     return p;
 }
 
-static inline struct place *open_tier(const struct test *x, enum policy policy, double budget) {
-    return open_over(x, ON_HOST, policy, budget, true);
-}
-
 /* The least budget that takes the largest batch of every table. */
 static inline double least_budget(const struct test *x) {
     double most = 0;
