@@ -52,9 +52,9 @@ void board_waits(void) {
 }
 
 bool board_first_to_explain(void) {
-    uint64_t nobody = 0;
+    uint64_t none = 0;
     return !board.lines ||
-           atomic_compare_exchange_strong(&board.lines[board.transport->ranks].beats, &nobody, 1);
+           atomic_compare_exchange_strong(&board.lines[board.transport->ranks].beats, &none, 1);
 }
 
 static double now(void) {
@@ -88,7 +88,7 @@ static void end_if_stuck(const struct line *lines, const struct seen *seen, int 
     end(why);
 }
 
-/* Ranks of this node: those of others have no line here. */
+/* Watches the ranks of this node. Ranks of other nodes have no line here. */
 static void *live(void *arg) {
     struct transport *t = board.transport;
     const int here = t->ranks / t->nodes, first = t->node * here;
@@ -102,7 +102,7 @@ static void *live(void *arg) {
         const struct timespec pause = {0, 100000000};
         nanosleep(&pause, NULL);
         const double time = now();
-        /* Who was stopped itself has seen nobody. */
+        /* A rank that was stopped itself has seen no signs. */
         const bool slept = time - last > BOARD_SECONDS / 2;
         last = time;
         for (int i = 0; i < here; i++) {

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * What the ranks of a node do: a file in memory with a line for each, so that a rank that dies or stops leaves
- * behind what it did. A thread of each rank shows that the rank is alive, and looks after the others: if
- * one has shown nothing for BOARD_SECONDS, this rank says so in one line and ends the run. A rank in a long
- * kernel shows life, a stopped one does not. If all ranks wait for each other and none has gone on for
- * BOARD_LIMIT seconds, or those of EMBFUSE_RANKS_LIMIT, the run ends, too; on several nodes only if that variable is there,
- * since nobody sees the ranks of other nodes. Of the ranks of a node that want to say why a run ends, the first one does.
+ * The board of a node: a file in memory with a line for each rank, so that a rank that dies or stops leaves behind what
+ * it did. A thread of each rank shows that the rank is alive, also in a long kernel, and watches the others. If one has
+ * shown nothing for BOARD_SECONDS, the thread says so in one line and ends the run. If all ranks have waited for each
+ * other for BOARD_LIMIT seconds, or EMBFUSE_RANKS_LIMIT, the run ends, too; on several nodes only if that variable is
+ * set, since a board has no ranks of other nodes. Only the first rank of a node to end a run says why.
  */
 #pragma once
 
@@ -14,7 +13,7 @@
 enum { BOARD_SECONDS = 6, BOARD_LIMIT = 600 };
 enum { BOARD_LINE = 128 /* bytes of a rank; extras/ranks/launch.py reads them */ };
 
-/* Opens the file for this rank and starts the thread. The path is that of EMBFUSE_RANKS_BOARD, on every node; without it
+/* Opens the file for this rank and starts the thread. EMBFUSE_RANKS_BOARD names the file on every node; without it
  * there is no board. */
 int board_open(struct transport *t, struct error *err);
 

@@ -10,7 +10,7 @@
 #include "extras/ranks/transport.h"
 #include "kernels/shape.h"
 
-/* What all ranks know of a batch that is dealt out. */
+/* All ranks know this of a batch that is dealt out. */
 struct deal {
     struct transport *transport;
     const struct table_shape *shapes; /* whole, [num_tables] */

@@ -51,7 +51,7 @@ void dense_close(struct dense *d) {
 
 /* --- which rows */
 
-/* Calls with every lookup of a table that is not padding: feature, gradient row, lookup. */
+/* Marks the rows of table i that a lookup touches. */
 static void mark_touched(const struct dense *d, int32_t i, unsigned char *bits) {
     const struct batch *in = d->own;
     for (int32_t f = 0; f < in->num_features; f++) {

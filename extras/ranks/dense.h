@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * Tables of the kind data-dense: every rank has the whole table and a dense gradient of it, and the ranks
- * add those up (all-reduce, as DistributedDataParallel with dense gradients). The step then is that of a
- * batch with one lookup for each row that any rank has touched, so any kernel runs it.
+ * add them up (all-reduce, as DistributedDataParallel with dense gradients). The step is then a step of a batch
+ * with one lookup for each row that any rank has touched, so any kernel runs it.
  *
  *   dense_ids       which rows are touched: one bit for each row of a table, to all ranks
  *   dense_gradient  sum own lookups in their order; reduce-scatter in the order of the ranks; all-gather

@@ -54,12 +54,12 @@ static int open_routes(struct group *g, const struct group_setup *setup, struct 
     return 0;
 }
 
-/* Do gradients travel between devices? Dense ones are added on the host. */
+/* True if gradients travel between devices. Dense gradients are added on the host. */
 static bool on_device(const struct group *g) {
     return g->own_grads && !g->is_dense;
 }
 
-/* Rows travel between devices from here on. What the inner place has in device memory alone, it is not given again. */
+/* From here on rows travel between devices. What lies only in device memory, the inner place does not get again. */
 static int use_device(struct group *g, struct error *err) {
     for (int k = 0; k < g->ring; k++) {
         void *local = g->inner ? g->inner->ops->device_batch(g->inner, k)->grad.data : NULL;
@@ -123,7 +123,7 @@ void group_close(struct group *g) {
 
 /* --- exchanges */
 
-/* Nothing to do for the kernels of a batch? */
+/* True if a batch has no work for kernels here. */
 static bool is_idle(const struct group *g, int batch) {
     return !g->inner || g->batches[batch].num_features == 0 || g->batches[batch].bags == 0;
 }

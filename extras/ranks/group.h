@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Tables of a rank that take their step together: the shards in a place of one process, the routes to them,
- * and the scratch of a kernel there. A rank has one group for most tables, one for those of the kind
- * data-dense, and more if exchanges and updates overlap.
+ * A group is the tables of a rank that take their step together: their shards in a place of one process, the routes to
+ * them, and the scratch of a kernel there. Most tables are in one group. Tables of the kind data-dense have a group of
+ * their own, and there is one more if exchanges and updates overlap.
  */
 #pragma once
 
@@ -20,10 +20,8 @@ struct group {
     /* [ring] own gradients in device memory; NULL: rows travel through host memory */
     const struct device_buffer *own_grads;
     struct route routes[RING_MAX];
-    struct dense dense
-        [RING_MAX]; /* of a dense group: it has a forward by its routes, and no exchange there */
-    /* Of the inner place: local batches, then those of the forward, then own bags of tables that every rank
-     * has. */
+    struct dense dense[RING_MAX]; /* a dense group exchanges gradients here, not by its routes */
+    /* The inner place has local batches, then batches of the forward, then own bags of tables that every rank has. */
     struct batch batches[PLACE_RING_MAX];
     struct row_index index[PLACE_RING_MAX];
     struct table_set tables; /* of a saved state */
@@ -34,7 +32,7 @@ struct group {
     struct rule_step *steps;              /* of its shards */
 };
 
-/* The same for all groups of a rank. */
+/* All groups of a rank are opened with the same setup. */
 struct group_setup {
     const struct sharding *sharding; /* of all tables */
     struct transport *transport;
@@ -71,6 +69,6 @@ int group_plan(struct group *g, const struct kernel *k, int batch, struct error 
 /* The step of a batch, after its plan. */
 int group_run(struct group *g, const struct kernel *k, int batch, void (*mark)(void *, enum stage),
               void *ctx, struct error *err);
-/* The same with fresh scratch. *appeared: bytes of memory that appeared during the run; -1: unknown. */
+/* Runs the step with fresh scratch. *appeared: bytes of memory that appeared during the run; -1: unknown. */
 int group_parts(struct group *g, const struct kernel *k, int batch, int64_t *appeared,
                 struct error *err);

@@ -4,10 +4,9 @@
 
     extras/ranks/launch.py -np 4 build/extras/ranks/bench --sharding=row --rule=adagrad
 
-Options before the program go to mpirun (--hostfile hosts, --map-by ...); without those each rank is bound to CPUs of
-its own. Exit status: that of the program (0
-fine, 1 usage or environment, 2 a wrong result), or 4 if a rank died or stopped answering; the line names the
-rank and what it did. Open MPI's own report is left out, unless nobody understands it.
+Options before the program go to mpirun (--hostfile hosts, --map-by ...); without them each rank is bound to CPUs of its
+own. The exit status is the program's (0 fine, 1 usage or environment, 2 a wrong result), or 4 if a rank died or stopped
+answering; the line names the rank and what it did. Open MPI's own report is shown only if this program cannot read it.
 """
 import contextlib
 import os
@@ -47,7 +46,7 @@ def split(words):
 
 def placement(options):
     """Each rank gets CPUs of its own, if there are enough: ranks that the system moves about wait for each other for
-    milliseconds. With more ranks than CPUs nobody is bound."""
+    milliseconds. With more ranks than CPUs no rank is bound."""
     if any(word in OWN for word in options):
         return []
     count = [int(b) for a, b in zip(options, options[1:]) if a in ("-np", "-n") and b.isdigit()]

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * What every rank does for a place of ranks: it has its own bags of each batch, its shards of the tables
- * in a place of one process, and the routes between them. Rank 0 gives orders (place_ranks.c), and all
- * ranks, rank 0 too, carry them out together.
+ * A member is one rank of a place of ranks. It has its own bags of each batch, its shards of the tables in a place
+ * of one process, and the routes between them. Rank 0 gives orders (place_ranks.c), and all ranks, rank 0 too,
+ * carry them out together.
  */
 #pragma once
 
@@ -33,7 +33,7 @@ struct order {
     int64_t begin, end;
 };
 
-/* What an order tells. Ranks merge it: the largest of all, or the sum of the ceilings. */
+/* The answer to an order. Ranks merge it: the largest of all, or the sum of the ceilings. */
 struct reply {
     size_t scratch; /* bytes */
     int64_t appeared;
@@ -41,7 +41,7 @@ struct reply {
     struct ceiling ceiling;
 };
 
-/* What rank 0 knows, and tells all when a place opens. */
+/* Rank 0 sends this to all ranks when a place opens. */
 struct opening {
     enum backend backend;
     char sharding[1 << 14];

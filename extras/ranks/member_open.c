@@ -68,7 +68,8 @@ static int open_groups(struct member *m, struct error *err) {
     return status;
 }
 
-/* Finds a saved state. Its seed of roundings and its hyper-parameters are those of the tables from here on. */
+/* Finds a saved state. From here on the tables have its seed of roundings and its
+ * hyper-parameters. */
 static int load(struct member *m, struct error *err) {
     const struct opening *o = &m->opening;
     struct checkpoint *c = &m->loaded;

@@ -4,13 +4,13 @@
 
     extras/ranks/network.py --link=1gbit --nodes=2 -np 4 build/extras/ranks/bench --sharding=row --rule=adagrad
 
-Each node has a host name, a /dev/shm and a share of the CPUs of its own, and a cable to a switch, which has that rate in
-both directions. All other options are those of launch.py. It needs root, and iproute2's ip and tc. The
-namespaces are gone when it ends, also if it is interrupted. Exit status: that of launch.py; 1 also if this machine does not
-allow such a network.
+Each node has a host name, a /dev/shm and a share of the CPUs of its own, and a cable to a switch, which has that rate
+in both directions. All other options go to launch.py. It needs root, and iproute2's ip and tc. The namespaces are
+gone when it ends, also if it is interrupted. The exit status is launch.py's; 1 also if this machine does not allow
+such a network.
 
-Rates are those of a token bucket filter (tc-tbf(8)), which counts bytes of frames, headers too. What is less than its
-burst passes at once, so only larger messages show the rate.
+A token bucket filter (tc-tbf(8)) makes the rates and counts bytes of frames, with headers. Messages below its burst
+pass at once, so only larger messages show the rate.
 
 Open MPI has one connection for two ranks. Its answer to a large message stands behind the data of its own that it has
 begun to send, so the two directions of an exchange sometimes come one after the other. Then one rank is done before the

@@ -35,8 +35,8 @@ static int own_hashes(int argc, char **argv, struct same *out, struct error *err
     return 0;
 }
 
-/* The orders of rank 0 mean the same to all ranks only if all run one program, and nobody reads the arguments of the
- * others. Rank 0 says which one differs. */
+/* Orders of rank 0 mean the same to all ranks only if all run one program. Only rank 0 reads its arguments, so they
+ * must not differ. Rank 0 says which rank differs. */
 static int same_program(struct transport *t, int argc, char **argv, struct error *err) {
     struct same own, *all = must_have(calloc((size_t)t->ranks, sizeof *all));
     int status = transport_agree(t, own_hashes(argc, argv, &own, err), err);

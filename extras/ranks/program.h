@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * What programs of several ranks do alike: they start under mpirun, make sure that all ranks run one program, and say
+ * Programs of several ranks share this code: they start under mpirun, make sure that all ranks run one program, and say
  * in one line what went wrong. Rank 0 leads, the others follow its orders.
  */
 #pragma once

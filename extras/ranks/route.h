@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * What a rank sends and receives for one batch. The batch is cut by bags: each rank has a block of them, with
- * all features (`own`). The tables are cut into shards; each rank gets from all ranks what its shards
- * need (`local`): a batch like any other, over all bags, of its shards' lookups.
+ * A route is the messages of a rank for one batch. The batch is cut by bags: each rank has a block of bags, with all
+ * features (`own`). The tables are cut into shards; each rank receives from all ranks the lookups of its shards,
+ * over all bags, which make a batch like any other (`local`).
  *
  *   route_ids       own lookups -> their owners. Once per batch; all that follows reuses it
  *   route_output    output rows of the owners -> the ranks that have the bags
@@ -12,18 +12,18 @@
  * row gets its gradients in the same order as in one process, and a kernel with the trait OWN_LOOKUPS
  * gives its row the same bits.
  *
- * The local features of a rank are those of its shards, by table and feature; tables of the kind `data`
- * come last. Gradient rows of pooled features travel as a matrix [bags][columns of the local features].
- * Where a table is cut by rows, only the gradient rows of bags travel that have a lookup there, unless
- * `all_rows` asks for what TorchRec does (an all-gather). Of a bag's mean the divisor is that of
- * the whole bag: its lookups have it as per-sample weights.
+ * The local features of a rank are the features of its shards, by table and feature; tables of the kind `data` come
+ * last. Gradient rows of pooled features travel as a matrix [bags][columns of the local features].
+ * If a table is cut by rows, only gradient rows of bags with a lookup there travel; `all_rows` sends them all, as
+ * TorchRec's all-gather. A mean divides by the lookups of the whole bag: the divisor is in the per-sample weights.
  *
- * Rows lie in host memory, or, after route_use_device(), in device memory, and so do their messages: then a kernel packs
- * and unpacks them, and transport.device exchanges them. Ids, lengths and the lists of rows are the host's in any case.
+ * Rows lie in host memory, or, after route_use_device(), in device memory, and so do their messages: then a kernel
+ * packs and unpacks them, and transport.device exchanges them. Ids, lengths and the lists of rows are the host's
+ * in any case.
  *
  * The bytes of all this, before it runs: extras/ranks/rank_model.py.
  *
- * Not here: max pooling, and gradients of per-sample weights.
+ * Routes have no max pooling and no gradients of per-sample weights.
  */
 #pragma once
 
@@ -48,11 +48,11 @@ struct row_list {
     size_t most;          /* capacity */
 };
 
-/* A feature of the local batch of a rank. Every rank knows those of all ranks. */
+/* A feature of the local batch of a rank. Every rank knows the local features of all ranks. */
 struct local_feature {
     int32_t feature, shard;
     bool matrix;    /* its gradient rows are in the matrix */
-    bool weighted;  /* its lookups have weights: those of the batch, or one over the length */
+    bool weighted;  /* its lookups have weights: of the batch, or one over the length */
     int64_t column; /* its first column there */
 };
 
@@ -98,8 +98,8 @@ struct route {
 /* NULL, or why such a batch cannot be cut. */
 const char *route_refuses(const struct sharding *s, const struct batch *whole);
 
-/* Do the ranks sum parts of an output row, so that its sum has another order than in one process? Or is it a mean whose
- * divisor is in the weights of its lookups, which also rounds in another way? */
+/* True if output rows round in another way than in one process: ranks sum parts of them, or the divisor of a mean is in
+ * the weights of its lookups. */
 bool route_sums_in_parts(const struct sharding *s, const struct batch *whole);
 
 /* whole: its tables and features; its lookups are not read. own: outlives the route. */
@@ -108,11 +108,11 @@ int route_open(struct route *r, const struct sharding *s, struct transport *t,
                struct error *err);
 void route_close(struct route *r);
 
-/* Are there tables that every rank has, so that `shared` has features? */
+/* True if `shared` has features: of tables that every rank has. */
 bool route_has_copies(const struct route *r);
 
-/* After the first route_ids(): from here on gradients and outputs are device memory. own_grad, local_grad: see struct
- * route_device. */
+/* Call it after the first route_ids(). Gradients and outputs are device memory afterwards. own_grad, local_grad: see
+ * struct route_device. */
 int route_use_device(struct route *r, const void *own_grad, void *local_grad, struct error *err);
 
 int route_ids(struct route *r, struct error *err);

@@ -277,8 +277,8 @@ static void lay_out_batch(struct route *r) {
     batch_derive(local, shapes, features);
     const size_t bytes = (size_t)(at * dtype_bytes(own->grad_type));
     if (!local->grad || r->grad.bytes < bytes)
-        local->grad =
-            memset(room_for(&r->grad, bytes + 1), 0xff, bytes); /* NaN: nobody may read it */
+        local->grad = memset(room_for(&r->grad, bytes + 1), 0xff,
+                             bytes); /* NaN, since no kernel may read it */
     struct table_shape *forward_shapes = (struct table_shape *)forward->tables;
     *forward = *local;
     forward->num_features = x->count - x->shared;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * What the parts of a route share: route.c opens it, route_ids.c moves lookups, route_rows.c moves rows.
+ * Shared by the files of a route: route.c opens it, route_ids.c moves lookups, route_rows.c moves rows.
  */
 #pragma once
 
@@ -34,7 +34,7 @@ static inline bool is_sequence(const struct route *r, const struct local_feature
 /* Lists of rows go to the device: route_rows.c. */
 int route_put_lists(struct route *r, struct error *err);
 
-/* Does any rank get lookups of a table by this route? */
+/* True if any rank gets lookups of a table by this route. */
 static inline bool is_sent(const struct route *r, int32_t table) {
     for (int d = 0; d < r->sharding->ranks; d++)
         if (r->sharding->part[(int64_t)table * r->sharding->ranks + d] >= 0)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Rows travel: gradients to the owners, outputs back. Each exchange is a list of blocks of rows to pack or unpack, which
- * the threads of the host move, or a kernel of the device.
+ * Rows travel: gradients to the owners, outputs back. Each exchange is a list of blocks of rows to pack or unpack,
+ * which the threads of the host move, or a kernel of the device.
  */
 #include "extras/ranks/route_parts.h"
 
@@ -10,7 +10,7 @@
 
 #include "harness/memory.h"
 
-/* One side of an exchange of rows: those of some local features of a rank, as the matrix and lists. */
+/* One side of an exchange of rows: some local features of a rank, as their matrix and lists. */
 struct side {
     const struct local_features *x;
     int32_t count;   /* the first so many of them */
@@ -147,7 +147,7 @@ static int move(struct route *r, struct error *err) {
 
 /* --- sizes */
 
-/* Is the message from, or to, a local array a piece of that array? */
+/* True if the message from, or to, a local array is a piece of that array, so that nothing is packed. */
 static bool is_piece(const struct route *r, bool output) {
     const struct local_features *x = &r->of[r->transport->rank];
     if (output && x->own_columns != x->columns) return false;
@@ -194,7 +194,8 @@ static int room_of(struct route *r, struct room *host, struct device_buffer *the
 
 /* --- devices */
 
-/* Copies all lists to `all`, one behind the other, which will lie at `there`; all NULL: not yet. Returns their bytes. */
+/* Copies all lists to `all`, contiguously, for a copy at `there` in device memory. all NULL: only counts. Returns the
+ * bytes. */
 static size_t lay_out_lists(struct route *r, char *all, const char *there) {
     const int ranks = r->sharding->ranks;
     size_t at = 0;

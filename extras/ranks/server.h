@@ -11,11 +11,11 @@
  *   STALENESS_ANY       the same without waiting: a_sync of Paddle Fleet
  *
  * A server has one thread that answers and applies, so a row is never seen half updated, and a worker sees its own
- * pushes. The number of the step is that of the server's steps: a table without rows in a push advances too.
+ * pushes. Steps are numbered by server, so a table without rows in a push advances too.
  * Rows and gradients travel in fp32.
  *
- * Two distances are counted. Clocks: of a pull, its clock less that of the slowest worker; at most s.
- * Versions: of a push, the pushes that the server has applied since the pull that it comes from.
+ * Two distances are counted. A pull has a distance in clocks: how far its worker is ahead of the slowest worker,
+ * at most s. A push has a distance in versions: the pushes that the server has applied since the pull before it.
  *
  * Functions return 0, or -1 and fill err.
  */
@@ -27,7 +27,7 @@
 
 enum { STALENESS_ANY = -1, DISTANCES = 1024 };
 
-/* The same on all ranks. It outlives servers and workers. */
+/* All ranks have the same setup. It outlives servers and workers. */
 struct server_setup {
     int servers;
     const struct table_shape *shapes; /* whole tables, with a row for each server at least */

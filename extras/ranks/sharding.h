@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Where the rows of tables lie: each table is cut into shards, and each shard lies on one rank. The
+ * Each table is cut into shards, and each shard lies on one rank. The
  * words are TorchRec's (table-wise, row-wise ...; torchrec/distributed/types.py).
  *
  *   table       the whole table on one rank
@@ -56,14 +56,14 @@ struct sharding {
     struct row_blocks *blocks; /* [num_tables] of tables that are cut into blocks of rows */
 };
 
-/* text: one word for all tables, or a word for each, separated by commas. table@2 lies on rank 2, table-row@1 on node 1.
- * Other tables of these kinds are placed largest first, each on the rank (node) with the fewest bytes so far.
+/* text: one word for all tables, or a word for each, separated by commas. table@2 lies on rank 2, table-row@1 on node
+ * 1. Other tables of these kinds are placed largest first, each on the rank (node) with the fewest bytes so far.
  * extras/ranks/plan.py writes such words. */
 int sharding_make(struct sharding *out, const char *text, const struct table_shape *shapes,
                   int32_t num_tables, int ranks, int nodes, struct error *err);
 void sharding_free(struct sharding *s);
 
-/* The same with the shards of some tables only. keep: [num_tables] */
+/* Copies a sharding with the shards of some tables only. keep: [num_tables] */
 void sharding_select(const struct sharding *from, const bool *keep, struct sharding *out);
 
 /* NULL, or why a table cannot be cut in this way for a step: column, and the step needs more of a row than single
@@ -75,7 +75,7 @@ const char *sharding_refuses(enum sharding_kind kind, const struct table_shape *
 struct table_shape sharding_shape(const struct sharding *s, const struct shard *part,
                                   const struct table_shape *shapes);
 
-/* The first bag of a rank, of `bags`; that of rank `ranks` is `bags`. */
+/* First bag of a rank if `bags` bags are split evenly; rank = ranks gives `bags`. */
 static inline int64_t sharding_bag(int64_t bags, int rank, int ranks) {
     return bags * rank / ranks;
 }
@@ -95,12 +95,12 @@ static inline int sharding_owner(const struct sharding *s, int32_t table, int64_
                                               : b->first + (int)(row / b->rows);
 }
 
-/* Does every rank have the whole table? Then its forward looks up own bags. */
+/* True if every rank has the whole table. Then its forward looks up own bags. */
 static inline bool sharding_copies(enum sharding_kind kind) {
     return kind == SHARD_DATA || kind == SHARD_DATA_DENSE;
 }
 
-/* Does a rank own some of the rows, so that it needs a part of the lookups? */
+/* True if a rank owns some of the rows, so that it needs a part of the lookups. */
 static inline bool sharding_by_rows(enum sharding_kind kind) {
     return kind == SHARD_ROW || kind == SHARD_ROW_MODULO || kind == SHARD_TABLE_ROW;
 }

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
- * The times of a step, or of an iteration, on ranks: those of one rank, or the largest of all ranks.
+ * The times of a step, or of an iteration, on ranks: of one rank, or the largest of all ranks.
  */
 #pragma once
 
 #include "extras/ranks/transport.h"
 #include "harness/measure/place.h"
 
-/* Where the bytes go. */
+/* The exchanges of an iteration. */
 enum exchange { EXCHANGE_IDS, EXCHANGE_OUTPUT, EXCHANGE_GRADIENT, EXCHANGES };
 
 struct exchanged {
@@ -16,7 +16,7 @@ struct exchanged {
     int64_t sent_all;       /* of all ranks */
 };
 
-/* As struct step_times where the names are equal. */
+/* Equal names mean the same as in struct step_times. */
 struct rank_times {
     double seconds, forward, plan, stage[STAGE_COUNT];
     struct exchanged exchange[EXCHANGES];

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
  * Trains the tables of a workload on several ranks, and saves them for another number of ranks, another sharding, or
- * embfuse_load() in one process; see extras/ranks/checkpoint.h. Step n takes batch (n-1) % ring, so a training that was saved
- * and loaded goes on as if nothing had happened, with the same bits if its kernel has the trait own_lookups or the
- * sums are exact, as those of all workloads are.
+ * embfuse_load() in one process; see extras/ranks/checkpoint.h. Step n takes batch (n-1) % ring, so a training
+ * that was saved and loaded goes on as if nothing had happened, with the same bits if its kernel has the trait
+ * own_lookups or the sums are exact, as in all workloads.
  *
  *     extras/ranks/launch.py -np 3 build/extras/ranks/train --rows=1e6 --rule=adam --sharding=row --steps=10 --save=FILE
  *     extras/ranks/launch.py -np 2 build/extras/ranks/train --rows=1e6 --rule=adam --sharding=table --steps=10 --load=FILE --save=FILE
@@ -28,7 +28,7 @@ static const char help[] =
     "  --save      file for the state after the last step\n"
     "  --spec --trace --alpha --dims --rows --batch --pooling --rule --seed --threads --ring\n"
     "              the workload, as in bench; it must be one, with one rule\n"
-    "exit status: 0 fine, 1 usage or environment, 4 a rank died, stopped, or lacks memory\n";
+    "exit status: 0 fine, 1 usage or environment, 4 a rank died, stopped, or is out of memory\n";
 
 struct train {
     struct transport *transport;
@@ -128,7 +128,7 @@ struct training {
     uint64_t seed;           /* of stochastic rounding */
 };
 
-/* Rules, steps and seed: those of a new table, or of the state. */
+/* Takes rules, steps and seed from the loaded state, or as for new tables. */
 static void begin(struct training *g) {
     const struct checkpoint *c = ranks_loaded(g->place);
     g->seed = c ? c->state.seed : g->w->seed;

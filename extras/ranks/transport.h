@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * How ranks talk. A rank is a process (MPI), or a thread (in tests); it has memory of its own, and all
- * else is a message. Every call counts the bytes that it moves between ranks.
+ * Messages between ranks. A rank is a process (MPI), or a thread (in tests), and has memory of its own. Every call
+ * counts the bytes that it moves between ranks.
  *
  * All ranks make the same collective calls in the same order. Counts and places are bytes, as size_t; a
  * message of 0 bytes is not sent. What a rank sends to itself is copied, and counted apart.
@@ -22,10 +22,10 @@
 
 enum { ANY_RANK = -1 };
 
-/* Exit status of a program: a rank died, stopped answering, failed in an exchange, or lacks memory. */
+/* Exit status of a program: a rank died, stopped answering, failed in an exchange, or is out of memory. */
 enum { EXIT_LOST = 4 };
 
-/* What bytes are for. They are counted apart. */
+/* Bytes are counted by purpose. */
 enum channel {
     CHANNEL_CONTROL, /* commands, results, set-up: not part of a step */
     CHANNEL_LENGTHS, /* lookups of bags */
@@ -94,13 +94,13 @@ int transport_barrier(struct transport *t, struct error *err);
 int transport_start(struct transport *t, const void *send, const struct parts *out, void *receive,
                     const struct parts *in, struct error *err);
 int transport_finish(struct transport *t, struct error *err);
-/* The same between arrays in device memory, in the order of t->device->stream; the bytes are counted here, too. The
- * second one waits for the stream. */
+/* Exchange arrays in device memory, in the order of t->device->stream; the second call waits for the stream. t counts
+ * the bytes. */
 int transport_device_start(struct transport *t, const void *send, const struct parts *out,
                            void *receive, const struct parts *in, struct error *err);
 int transport_device_finish(struct transport *t, struct error *err);
-/* For a rank that fails while the others wait for it: says why in one line, unless another rank of the node does, and ends
- * its process, and so the run. */
+/* For a rank that fails while the others wait for it: says why in one line, unless another rank of the node does, and
+ * ends its process, and so the run. */
 void transport_give_up(const struct transport *t, const struct error *err)
     __attribute__((noreturn));
 /* Both, one after the other. */
@@ -116,8 +116,7 @@ int transport_receive(struct transport *t, int from, int tag, void **data, struc
 /* [ranks] of both, zeroed; freed with parts_free(). Ends the program when out of memory. */
 struct parts parts_make(int ranks);
 void parts_free(struct parts *p);
-/* Sets the places so that the parts lie one behind the other, each at a multiple of `align`; returns the bytes
- * of all. */
+/* Sets the places so that the parts are contiguous, each at a multiple of `align`; returns the bytes of all. */
 size_t parts_lay_out(struct parts *p, int ranks, size_t align);
 
 /* Copies rank root's bytes to all ranks. */

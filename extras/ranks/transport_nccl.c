@@ -2,8 +2,8 @@
  *
  * Messages between arrays in device memory, by NCCL: of an exchange, a send and a receive per pair of ranks that has
  * bytes, in one group. NCCL only copies here; its reductions add in an order of their own. What is enqueued on the
- * stream before start() comes before the exchange, and what follows it comes after. Each rank needs a device of its own.
- * Only this file calls NCCL; tests link it with a stand-in, extras/ranks/nccl/nccl_over_mpi.cpp.
+ * stream before start() comes before the exchange, and what follows it comes after. Each rank needs a device of
+ * its own. Only this file calls NCCL; tests link it with a stand-in, extras/ranks/nccl/nccl_over_mpi.cpp.
  *
  * A peer that has died may leave the stream busy for ever: extras/ranks/board.h ends the run.
  */

@@ -2,7 +2,7 @@
  *
  * The workers of a parameter server. The rows of a batch, each once, make small tables, on which kernels work: rows are
  * numbered in the order in which the lookups first name them. Behind them each table has a row of zeros, for padding
- * that the batch lacks. Rows that are refused become padding. A worker has four bytes for each row of all tables.
+ * that is not in the batch. Rows that are refused become padding. A worker has four bytes for each row of all tables.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -88,8 +88,8 @@ static int server_of(const struct worker *w, const struct pulled *row) {
     return (int)(row->row % w->setup->servers);
 }
 
-/* Letters with a head and `count` pulled rows, table after table. numbers: which ones; NULL: the first. Leaves a place for
- * the gradient rows of a push. */
+/* Letters with a head and `count` pulled rows, table after table. numbers: which ones; NULL: the first. Leaves a
+ * place for the gradient rows of a push. */
 static void begin_letters(struct worker *w, enum request_kind kind, const int64_t *numbers,
                           int64_t count) {
     const int32_t tables = w->setup->num_tables;
@@ -168,7 +168,7 @@ static int64_t padding_of(const struct worker *w, const struct batch *in, int32_
     return slot ? slot - 1 : w->first[x->table + 1] - w->first[x->table];
 }
 
-/* Numbers the rows of all lookups: ids and features are those of the local batch, but for refused rows. */
+/* Numbers the rows of all lookups, and makes ids and features of the local batch; rows are refused later. */
 static void number_rows(struct worker *w, const struct batch *in) {
     const size_t features = (size_t)in->num_features;
     struct pulled *rows = room_for(&w->pulled, (size_t)(in->lookups + 1) * sizeof *rows);

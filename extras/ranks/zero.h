@@ -7,9 +7,9 @@
  *   ZERO_3  DeepSpeed's stage 3 (deepspeed/runtime/zero/stage3.py): weights and gradients are partitioned too; the
  *           table is gathered before the forward and again before the backward, and released
  *
- * The table is padded to the same number of whole rows on every rank, ceil(rows/ranks), which lie one behind the
- * other. (Megatron cuts shards anywhere; rules that sum over a row need whole rows.) All rows take a step, as with a
- * dense gradient. All numbers are fp32.
+ * The table is padded to the same number of whole rows on every rank, ceil(rows/ranks), which are
+ * contiguous. (Megatron cuts shards anywhere; rules that sum over a row need whole rows.) All rows take a step, as
+ * with a dense gradient. All numbers are fp32.
  *
  * Bytes per rank, of P padded elements on d ranks with states of s bytes: ZERO_1 (4+4)*P + s*P/d,
  * ZERO_3 (4+4+s)*P/d, and (4+4)*P more in the backward. Bytes sent by a rank in a step: gradients (d-1)/d*P*4; weights

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Which rows of a table are in fast memory. A cache has slots for some of the rows; before a step all rows of its batch
- * get slots, and what was there before leaves. It only decides: resident.c moves the rows.
+ * A cache decides which rows of a table are in fast memory. It has slots for some of the rows; before a step all
+ * rows of its batch get slots, and other rows leave them. resident.c moves the rows.
  *
  * Every row can be in every slot: 8 bytes for each row of the table say where it is and which batch needed it last. So
  * there are no conflicts, and a result depends on nothing but the batches. A victim is the row with the least score, of
@@ -42,9 +42,9 @@ struct cache;
 struct cache *cache_open(const struct cache_setup *s, struct error *err);
 void cache_close(struct cache *c);
 
-/* What a batch needs. The caller sets batch and changes, and clears the counts. */
+/* The rows that a batch needs. The caller sets batch and changes, and clears the counts. */
 struct cache_found {
-    int64_t batch;    /* its number: greater than that of every earlier batch, below 2^31 */
+    int64_t batch;    /* its number: greater than all earlier ones, below 2^31 */
     bool changes;     /* the batch will change its rows */
     int64_t num_here; /* distinct rows that have slots */
     int64_t *missing; /* [num_missing] rows without a slot, once for each lookup */
@@ -57,7 +57,7 @@ void cache_look(struct cache *c, const struct batch *in, int64_t begin, int64_t 
                 int64_t padding, int32_t padding_slot, int32_t *slot, struct cache_found *found);
 
 /* Orders the missing rows, keeps one of each, and returns how many slots the batch needs beyond those it can have:
- * rows of batches from `oldest` on are under way and keep theirs. 0 or less: cache_admit() may follow. */
+ * batch `oldest` and later ones are under way and keep theirs. 0 or less: cache_admit() may follow. */
 int64_t cache_lacks(const struct cache *c, struct cache_found *found, int64_t oldest);
 
 /* A row that comes to a slot, and what leaves it. */

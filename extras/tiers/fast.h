@@ -25,7 +25,7 @@ struct fast {
     int64_t bytes;          /* of the slots */
     const struct record *records;
     bool on_device;
-    struct row_index *index; /* [ring] of no rows: nobody restores rows in slots */
+    struct row_index *index; /* [ring] of no rows: rows in slots are not restored */
     struct table_set tables; /* of slots, in host memory */
     /* On a device. */
     void *stream;
@@ -35,8 +35,8 @@ struct fast {
     int32_t *pinned_slots;
 };
 
-/* slots: tables of slots and their batches, without an index. records: [num_tables]. All three outlive it. most: records
- * that travel together, most_bytes: their bytes. */
+/* slots: tables of slots and their batches, without an index. records: [num_tables]. All three outlive it. most:
+ * records that travel together, most_bytes: their bytes. */
 struct fast *fast_open(enum backend where, const struct place_setup *slots,
                        const struct record *records, int64_t most, int64_t most_bytes,
                        struct error *err);
@@ -49,5 +49,5 @@ int fast_give(struct fast *f, int32_t table, const int32_t *slot, int64_t count,
 /* The ids of a batch are numbers of slots now. */
 int fast_renew(struct fast *f, int batch, const struct batch *in, struct error *err);
 
-/* As place_ops.intact. */
+/* Does what place_ops.intact does. */
 int fast_intact(struct fast *f, int batch, const struct place_scratch *s, struct error *err);

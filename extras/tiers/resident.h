@@ -43,7 +43,7 @@ struct tier_counts {
     double wait; /* seconds from the call of a step until its rows are in slots */
 };
 
-/* A table of slots; the last row is that of padding. */
+/* A table of slots; its last row is for padding. */
 struct slots {
     struct cache *cache;
     int32_t count;
@@ -60,7 +60,7 @@ struct resident {
     struct feature *features;         /* [ring][num_features] */
     struct table_shape *batch_shapes; /* [ring][num_tables], with the lookups of each batch */
     struct batch *batches;            /* [ring], with numbers of slots */
-    /* Of one table: of a batch, of all slots, or of rows that travel together, whatever is most. */
+    /* Room for one table at a time: a batch, all slots, or rows that travel together, whatever is most. */
     struct cache_found found;
     struct cache_move *moves;
     int64_t *rows;

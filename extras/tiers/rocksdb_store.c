@@ -78,7 +78,7 @@ static int put(struct store *s, int32_t table, const int64_t *rows, int64_t coun
     return why ? failed("write rows", why, err) : 0;
 }
 
-/* The first commit also compacts, so that reads are those of tables that have settled. */
+/* The first commit also compacts, so that later reads find settled tables. */
 static int commit(struct store *s, struct error *err) {
     struct rocksdb_store *x = (struct rocksdb_store *)s;
     char *why = NULL;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Where rows lie when they have no slot. A store keeps a record of fixed size for each row of each table, and knows
- * nothing of what is in it. Its caller fills a new store.
+ * A store holds the rows that have no slot: a record of fixed size for each row of each table. It does not read
+ * them. The caller fills a new store.
  *
  * Functions return 0, or -1 and fill err.
  */

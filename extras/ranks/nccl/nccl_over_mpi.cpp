@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
  * A stand-in for the few calls of NCCL that the project makes: processes under mpirun, each with an emulated device. A
- * message is read, sent and written as late as NCCL may do it: when the host waits for the stream, or the stream has more
- * work. Until then what is to be received is 0xFF bytes, from ncclRecv() on.
+ * message is read, sent and written as late as NCCL may do it: when the host waits for the stream, or the stream
+ * has more work. From ncclRecv() until then the destination is 0xFF bytes.
  *
  * It is stricter than NCCL. These end the process with a report: memory that is not in one allocation of the device,
  * a message outside of a group, a group within a group or without an end, streams of several kinds in one group, other
- * sizes or types at both ends, a receive without a send (after EMULATION_PATIENCE seconds, or else 20), a send without a
- * receive, a number of the ranks that rank 0 has not drawn.
+ * sizes or types at both ends, a receive without a send (after EMULATION_PATIENCE seconds, or else 20), a send
+ * without a receive, a number of the ranks that rank 0 has not drawn.
  */
 #define OMPI_SKIP_MPICXX 1
 #include <mpi.h>

@@ -7,8 +7,8 @@
  *                       nodes apart, of the slowest rank. They follow one another, so that a shaper of the link has
  *                       used up what it lets through at once
  *   copy, rows, gather  bytes per second of a rank: a stream copy; random rows of 256 bytes, read and written, in more
- *                       memory than caches hold; such rows that are read from caches. Their time is that of the last
- *                       rank to end, so ranks that share a CPU get their share of its speed
+ *                       memory than caches hold; such rows that are read from caches. The last rank to end
+ *                       gives the time, so ranks that share a CPU get their share of its speed
  *   memory              bytes that are available to each rank of the fullest node
  *
  * All times are medians.

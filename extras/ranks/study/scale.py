@@ -40,9 +40,9 @@ TEXT = """`make scale` makes this page (extras/ranks/study/scale.md is a copy of
 
 ## On this machine: measured and predicted
 
-{machine}. Ranks are processes of MPI with one thread each. With more ranks than CPUs (*) they take turns, and times show
-no speed-up. 8 tables of 100,000 rows of 64 floats, bags of 8 lookups (Zipf, alpha 1.05), Adagrad, cpu_fused, cold
-caches, medians. Strong scaling: {bags} bags in all. Weak scaling: {bags} bags of each rank.
+{machine}. Ranks are processes of MPI with one thread each. With more ranks than CPUs (*) they take turns, and times
+show no speed-up. 8 tables of 100,000 rows of 64 floats, bags of 8 lookups (Zipf, alpha 1.05), Adagrad, cpu_fused,
+cold caches, medians. Strong scaling: {bags} bags in all. Weak scaling: {bags} bags of each rank.
 
 A prediction takes the bytes of extras/ranks/rank_model.py, links and local speeds measured with that number of ranks at
 work, and the local work of **one** rank. So 1 rank is a fit. Error: predicted / measured - 1. Each part is that of its
@@ -62,11 +62,11 @@ slowest rank.
 
 ![map of shardings](scale.png)
 
-An iteration of embeddings: 26 equal tables, one feature each, 128 columns, fp32 rows with Adagrad's state, outputs and
-gradients in fp16, 1024 bags of each rank, uniform ids. Nodes of 8 H100: NVLink at 370 GB/s and InfiniBand NDR at 48 GB/s
-for each GPU (NVIDIA/nccl-tests issues 212, 267 and 290); assumed are 1 and 1.5 us a message and 20 us a call. Local work
-runs at the nominal 3350 GB/s of the memory, so it is a lower bound. 80 GiB hold tables and exchange; a line ends where
-they no longer fit. Stages do not overlap.
+An iteration of embeddings: 26 equal tables, one feature each, 128 columns, fp32 rows with Adagrad's state, outputs
+and gradients in fp16, 1024 bags of each rank, uniform ids. Nodes of 8 H100: NVLink at 370 GB/s and InfiniBand NDR at
+48 GB/s for each GPU (NVIDIA/nccl-tests issues 212, 267 and 290); assumed are 1 and 1.5 us a message and 20 us a call.
+Local work runs at the nominal 3350 GB/s of the memory, so it is a lower bound. 80 GiB hold tables and exchange; a
+line ends where they no longer fit. Stages do not overlap.
 
 - *row* sends a bag's gradient to ranks that have a row of the bag; *row, all-gather* to all ranks, as TorchRec does.
 - *table-row, two hops* sums in the node and sends one copy to every other node, as TorchRec does; extras/ranks sends

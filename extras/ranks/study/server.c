@@ -6,8 +6,8 @@
  *
  *   server SERVERS CLOCKS RULE
  *
- * Rates are the sum of the workers' clocks per second. Drift is the distance of the weights from those of the
- * synchronous run, over the distance that these have gone.
+ * Rates are the sum of the workers' clocks per second. Drift is the distance of the weights from the
+ * synchronous run, over the distance that it went.
  */
 #include <math.h>
 #include <stdio.h>
@@ -85,8 +85,8 @@ static void subtract_teacher(const struct batch *in, int32_t f, int64_t bag, flo
     }
 }
 
-/* Half the squared distance, as a mean over bags and columns. Its gradient is that of a bag's mean over columns, so
- * that it does not depend on the number of workers. */
+/* Half the squared distance, as a mean over bags and columns. Its gradient is of a bag's mean over columns, so that
+ * it does not depend on the number of workers. */
 static void learn(void *ctx, const struct batch *local, void *rows) {
     struct lesson *x = ctx;
     const struct batch *in = &x->study->load.batches[x->batch];

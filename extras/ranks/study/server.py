@@ -17,10 +17,10 @@ from style import COLOURS, markdown_table, number
 
 TEXT = """# A parameter server
 
-`make server` makes this page (extras/ranks/study/server.md is a copy of one run, on a Zen 4). {servers} server{s} with 4
-tables of 50,000 rows and 32 columns, {workers} workers with 512 bags of 4 features and 8 lookups (Zipf, alpha 1.05),
-{clocks} clocks, {rule} with rate 0.1. Rows learn the rows of a teacher by least squares. Ranks are processes over MPI on
-{cpus} CPUs{crowded}.
+`make server` makes this page (extras/ranks/study/server.md is a copy of one run, on a Zen 4). {servers} server{s}
+with 4 tables of 50,000 rows and 32 columns, {workers} workers with 512 bags of 4 features and 8 lookups (Zipf, alpha
+1.05), {clocks} clocks, {rule} with rate 0.1. Rows learn the rows of a teacher by least squares. Ranks are processes
+over MPI on {cpus} CPUs{crowded}.
 
 ![rates, versions, loss and drift](server.png)
 

@@ -2,9 +2,8 @@
 # SPDX-License-Identifier: MIT
 """What ZeRO-1, ZeRO-3 and rows sharded over the ranks move, hold and take for one embedding table.
 
-Reads the lines that extras/ranks/study/zero.c prints, and writes OUTDIR/zero.md and a picture. Bytes depend on no machine;
-seconds are those of threads that copy memory, with no network between them.
-"""
+Reads the lines that extras/ranks/study/zero.c prints, and writes OUTDIR/zero.md and a picture. Bytes depend on no
+machine; in its seconds threads copy memory, with no network between them."""
 import os
 import sys
 

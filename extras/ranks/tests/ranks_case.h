@@ -15,8 +15,8 @@
 enum { RANKS_TABLES = 32 /* the most that a test has */ };
 
 /* Tables, features and bags between builder_begin() and the choice of rules. The second feature
- * that reads table 0, whose rows have more than two lots of ROW_LANES floats, has the pooling `other`; bags have up to `longest` lookups, those of a mean
- * up to `mean`. */
+ * that reads table 0, whose rows have more than two lots of ROW_LANES floats, has the pooling `other`. Bags have up to
+ * `longest` lookups, bags of a mean up to `mean`. */
 static inline void ranks_case(struct builder *b, int64_t bags, enum pooling other, int64_t longest,
                               int64_t mean) {
     const int32_t wide = builder_table(b, 23, 300), few = builder_table(b, 3, 8),

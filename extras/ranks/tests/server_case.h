@@ -27,7 +27,7 @@ struct work {
     struct server_report servers[MOST];
     struct worker_report report[MOST];
     bool zeros, counts; /* tables begin with zeros; gradients are ones, rows must be even */
-    bool holds;         /* worker 0 holds its first clock until nobody else goes on */
+    bool holds;         /* worker 0 holds its first clock until worker 1 cannot go on */
     atomic_int reached; /* clocks that worker 1 has begun */
     atomic_bool ended;  /* worker 1 has no more clocks */
     atomic_int odd;     /* what else was wrong */
@@ -48,7 +48,7 @@ static void put_gradient(const struct turn *x, float *rows) {
         rows[i] = x->work->counts ? 1 : batch_grad(x->slice, i);
 }
 
-/* Each row has the same number everywhere, if nobody saw it half updated. */
+/* Each row has the same number everywhere, unless a worker saw it half updated. */
 static void check_even(const struct turn *x, const float *rows) {
     const struct batch *in = x->slice;
     for (int32_t f = 0; f < in->num_features; f++)
@@ -169,7 +169,7 @@ static void run(struct work *w) {
     assert_int_equal(atomic_load(&w->odd), 0);
 }
 
-/* Every push is counted, at its server and by its distance; nobody is ahead by more than the
+/* Every push is counted, at its server and by its distance; no worker is ahead by more than the
  * bound. */
 static void check_counts(const struct work *w) {
     int64_t pushed = 0, applied = 0;

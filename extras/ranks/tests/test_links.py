@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Ranks on nodes that are network namespaces, with shaped links: results are right, a cable that is pulled ends the run in
-one line, and no namespace stays. Skipped where a machine does not allow such a network (it takes root), and without Open
-MPI. The rates of links are a matter of the study of scale, which calibrates each."""
+"""Ranks on nodes that are network namespaces, with shaped links: results are right, a cable that is pulled ends the run
+in one line, and no namespace stays. Skipped where a machine does not allow such a network (it takes root), and
+without Open MPI. The rates of links are a matter of the study of scale, which calibrates each."""
 import json
 import os
 import re

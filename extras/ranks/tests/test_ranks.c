@@ -157,7 +157,7 @@ static void equals_one_process(void **state) {
     }
 }
 
-/* All rows of an output, whoever has the bag; and iterations, whose step has other exchanges
+/* All rows of an output, whichever rank has the bag; and iterations, whose step has other exchanges
  * before it. */
 static void forwards_and_iterations(void **state) {
     const struct kernel *k = ((const struct kernel_test *)*state)->kernel;

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Ranks with emulated devices, over MPI: extras/ranks/tests/mpi/ranks_device.c runs every sharding with rows that travel through host
-memory and by NCCL's stand-in. Skipped without Open MPI."""
+"""Ranks with emulated devices, over MPI: extras/ranks/tests/mpi/ranks_device.c runs every sharding with rows that travel
+through host memory and by NCCL's stand-in. Skipped without Open MPI."""
 import sys
 
 import launched

@@ -40,7 +40,7 @@ struct work {
     enum zero_stage stage;
     struct zero_report report[8];
     struct transport_bytes weights[8], gradients[8]; /* of one forward and one step */
-    float *output; /* of a forward after the steps: ranks have bags one behind the other */
+    float *output; /* of a forward after the steps: bags of all ranks are contiguous */
     struct check_result judged;
     char wrong[1024];
 };

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: MIT
 """The same rows in FAISS indexes: lookups by number (reconstruct_batch) and search of neighbours by inner product.
 
-Runs in an environment that has faiss and numpy. Prints a line of JSON for each index, like extras/serving/study/serving.c.
-Every row of every request is compared with the fp32 table before anything is timed.
-"""
+Runs in an environment that has faiss and numpy. Prints a line of JSON for each index, like
+extras/serving/study/serving.c. Every row of every request is compared with the fp32 table before anything is timed."""
 import argparse
 import json
 import math
@@ -43,7 +42,7 @@ def indexes(weight):
     yield "FAISS Flat", "fp32", faiss.IndexFlatIP(dim), 0
     yield "FAISS SQfp16", "fp16", faiss.IndexScalarQuantizer(dim, kind.QT_fp16, product), half
     yield "FAISS SQ8", "int8", faiss.IndexScalarQuantizer(dim, kind.QT_8bit, product), step
-    # An index that does not look at all rows: at those of 16 of about 4 sqrt(rows) cells.
+    # This index looks at the rows of 16 of about 4 sqrt(rows) cells.
     cells = max(1, min(int(4 * len(weight) ** 0.5), len(weight) // 39))
     near = faiss.IndexFlatIP(dim)
     inverted = faiss.IndexIVFFlat(near, dim, cells, product)

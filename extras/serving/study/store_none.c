@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * In place of store.c, where hiredis is not installed.
+ * Replaces store.c where hiredis is not installed.
  */
 #include "extras/serving/study/store.h"
 

@@ -10,8 +10,8 @@
  * over files, RocksDB or memory, with AHEAD batches announced while one runs.
  *
  * Prints a line of JSON for each; with "lacks" alone if the slots are fewer than the rows of a batch. Gradients are
- * exact, so all rows must have the bits of tables in memory. Times are those of the whole measured half, its
- * beginning and end without overlap included. Tables in memory take the same steps before and after each case, a
+ * exact, so all rows must have the bits of tables in memory. Times are of the whole measured half, with its
+ * beginning and end, which do not overlap. Tables in memory take the same steps before and after each case, a
  * median each, unless the store is memory: that case counts hits.
  */
 #include <errno.h>

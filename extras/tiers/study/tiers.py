@@ -30,7 +30,7 @@ TRACES = {"gpt2_novels_1024": 2, "tang_poems": 12, "retail_items": 20}  # bags o
 POLICIES = ("lru", "lfu", "belady")
 # The share of the memory that is said to be enough; where policies and stores are compared; nearly full speed.
 CLAIM, CLAIM_ALPHA, NEARLY = 0.2, "alpha 1.05", 0.9
-# What is run: store, policies, batches ahead, and where: every budget of every source, of those of Zipf, or the claim.
+# Runs: store, policies, batches ahead, and where: every budget of every source, of Zipf sources, or the claim.
 POINTS = (("memory", POLICIES, (0,), "sources"),
           ("files", ("lru",), (0, 2), "alphas"),
           ("files", ("lfu", "belady"), (2,), "claim"),
@@ -44,8 +44,8 @@ TEXT = """# Tables larger than the fast memory
 `make bench-tiers` makes this page (extras/tiers/study/tiers.md is a copy of one run). {machine}. A table of {rows:,}
 rows of {dim} floats with row-wise Adagrad, {bags} bags of {lookups} lookups a step, ids by Zipf; {half} batches warm
 the cache up, the next {half} are measured. A row with its state is {record} bytes on the disk, of which {net} are
-used. 64 threads read and write the files, not through the page cache. Kernel: cpu_fused. All rows had the bits of tables
-in memory in every case.
+used. 64 threads read and write the files, not through the page cache. Kernel: cpu_fused. All rows had the bits of
+tables in memory in every case.
 
 ## Does 20 % of the memory give nearly full speed?
 
@@ -57,15 +57,15 @@ in memory in every case.
 
 {needed}
 
-This is arithmetic on the misses that are counted here at {claim} of the rows. If rows move while steps run, the speed is
-{nearly:g} of that in fast memory as soon as the slow memory has, in each direction, this share of its bandwidth:
+This is arithmetic on the misses that are counted here at {claim} of the rows. If rows move while steps run, the speed
+is {nearly:g} of that in fast memory as soon as the slow memory has, in each direction, this share of its bandwidth:
 
     {nearly:g} * missed rows * bytes of a row / (ids + gradient rows + 2 * distinct rows * bytes of a row)
 
-GH200 has 350 of 4000 GB/s, H100 50 of 3350 GB/s (memory nominal, links as programs reach them, rounded). The CPU has a
-round 300 GB/s, and a disk that its maker names with a million random reads a second. This machine is as measured. yes:
-enough for lfu. Otherwise: how many times as long as its step of embeddings an iteration must be until all rows can move.
-It is an assumption that hot rows stay hot. Larger batches miss more rows, but fewer for each lookup.
+GH200 has 350 of 4000 GB/s, H100 50 of 3350 GB/s (memory nominal, links as programs reach them, rounded). The CPU has
+a round 300 GB/s, and a disk that its maker names with a million random reads a second. This machine is as measured.
+yes: enough for lfu. Otherwise: how many times as long as its step of embeddings an iteration must be until all rows
+can move. It is an assumption that hot rows stay hot. Larger batches miss more rows, but fewer for each lookup.
 
 ## Measured
 
@@ -90,11 +90,10 @@ It is an assumption that hot rows stay hot. Larger batches miss more rows, but f
 
 {hits}
 
-Share of a batch's distinct rows that are in memory, and in brackets of its lookups; counted. belady knows all batches, so
-no policy misses fewer rows. `-`: the slots are fewer than the rows of a batch. At 100 %, only rows miss that no batch of
-the warm-up touched. histogram: reuse within a batch as in Meta's published batches; that hot rows stay from batch to
-batch is an assumption. Traces are short: {traces}.
-"""
+Share of a batch's distinct rows that are in memory, and in brackets of its lookups; counted. belady knows all
+batches, so no policy misses fewer rows. `-`: the slots are fewer than the rows of a batch. At 100 %, only rows miss
+that no batch of the warm-up touched. histogram: reuse within a batch as in Meta's published batches; that hot rows
+stay from batch to batch is an assumption. Traces are short: {traces}."""
 
 
 # --- what is run
@@ -183,7 +182,7 @@ def read(path):
 def speed(x):
     memory = sum(x["memory"]) / 2
     found = {"in_memory": memory, "share": memory / x["seconds"], "limit": None, "of_limit": None}
-    if x["store"] != "files":  # nobody has measured what its disk allows
+    if x["store"] != "files":  # what its disk allows is not measured
         return found
     disk = x["row_misses"] / x["reads"] + x["written_back"] / x["writes"]
     least = max(memory, disk) if x["ahead"] else memory + disk
@@ -300,7 +299,7 @@ def pictures(machine, hits, steps, found, have, outdir):
     alphas = [a for a, _ in found["lru"]]
     yield figure(os.path.join(HERE, "claim"), os.path.join(outdir, "tiers-claim"), {
         "heading": f"Slow memory that makes {percent(CLAIM, 2)} of the rows enough, by arithmetic",
-        "machine": "misses are counted, bandwidths are those of others", "series": len(POLICIES),
+        "machine": "misses are counted, bandwidths are published", "series": len(POLICIES),
         "names": names(POLICIES), "from": min(alphas), "to": max(alphas), "colours": colours,
         **decades([share for line in (*found.values(), have) for _, share in line])},
         [[[p], *([a, 100 * share] for a, share in found[p])] for p in POLICIES],

@@ -175,7 +175,7 @@ static void expect_found(const struct model *m, const struct looked *x) {
     assert_true(x->found.num_here == here && x->found.num_missing == lookups);
 }
 
-/* Dirty rows are those of the model, and are clean afterwards. */
+/* The cache has the dirty rows of the model, and they are clean afterwards. */
 static void expect_changed(struct cache *c, struct model *m) {
     int64_t rows[ROWS], count = 0;
     int32_t slot[ROWS];
@@ -245,7 +245,7 @@ static bool both(const struct stream *s, enum policy policy, int slots, int wind
     for (int k = 0; k < ROWS; k++) m->row[k] = -1;
     for (int b = 0; b < BATCHES && number >= 0; b++) {
         const int from = b - window + 1 > 0 ? b - window + 1 : 0;
-        /* Belady's numbers are those of the batches that it knows. */
+        /* Belady knows batches by their numbers. */
         if (b % 5 == 3 && window == 1 && policy != POLICY_BELADY)
             number = refuse(c, m, b - 3, number);
         numbers[b] = number;

@@ -84,7 +84,7 @@ static void after_a_refused_batch(void **state) {
     end(&x);
 }
 
-/* Rows are so wide that those of a batch travel in several turns, also when all are committed,
+/* Rows are so wide that a batch travels in several turns, also when all are committed,
  * read and restored. */
 static void several_turns(void **state) {
     static const char spec[] = "workload c\nrows 400\ndim 4096\nbatch 250\nlength fixed 2\nids "

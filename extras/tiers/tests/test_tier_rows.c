@@ -23,7 +23,7 @@
 enum fault_how {
     FAILS,
     NOTHING, /* that call moves no bytes */
-    LITTLE, /* every third call is interrupted; others move a third of the bytes, one at the least */
+    LITTLE,  /* every third call is interrupted; others move a third of the bytes, at least one */
 };
 
 static struct {
@@ -82,7 +82,7 @@ ssize_t __wrap_pread(int fd, void *bytes, size_t size, off_t at) {
     return n > 0 ? __real_pread(fd, bytes, (size_t)n, at) : n;
 }
 
-/* --- records, and what they should be: those of the last step that has put them */
+/* --- records: they should be as the last step that has put them left them */
 
 enum { TABLES = 2, ROWS = 60, TOUCHED = 12, STEPS = 5 };
 
@@ -233,7 +233,7 @@ static void each_call(void **state) {
     disk_end(&s);
 }
 
-/* Files of a store that is open; those of one that was killed are the same. */
+/* Files of a store that is open. A killed store leaves the same files. */
 static void refused(void **state) {
     (void)state;
     struct error err;

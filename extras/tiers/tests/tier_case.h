@@ -95,7 +95,7 @@ static inline struct table_set tables_of(const struct test *x, struct place *p) 
     return out;
 }
 
-/* The rows of a place are those of another one, whose tables were fetched. */
+/* The place has the rows `want`, which were fetched from another place. */
 static inline void expect_tables(const struct test *x, const struct table_set *want,
                                  struct place *p, const char *what) {
     struct table_set got = tables_of(x, p);
