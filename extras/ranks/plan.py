@@ -35,8 +35,8 @@ BYTES = {"fp32": 4, "bf16": 2, "fp16": 2, "fp8": 1}
 # --- the search
 def better(a, b):
     """What fits is better, then what takes less time, then what leaves more idle."""
-    if b is None or abs(a.lacks - b.lacks) > SAME * max(a.lacks, b.lacks):
-        return b is None or a.lacks < b.lacks
+    if b is None or abs(a.missing - b.missing) > SAME * max(a.missing, b.missing):
+        return b is None or a.missing < b.missing
     if abs(a.seconds - b.seconds) > SAME * b.seconds:
         return a.seconds < b.seconds
     return a.mean < (1 - SAME) * b.mean
@@ -158,7 +158,7 @@ def explain(plan, cost, batch):
         for kind in model.KINDS:
             if kind in plan.needs[t] and kind != word[0]:
                 other = plan.best(t, [kind])[0]
-                others.append(f"{kind} lacks {other.lacks / 1e6:.1f} MB" if other.lacks > cost.lacks else
+                others.append(f"{kind} needs {other.missing / 1e6:.1f} MB more" if other.missing > cost.missing else
                               f"{kind} {100 * (other.seconds / cost.seconds - 1):+.1f} %")
         yield f"table {t}, {table.rows} rows x {table.dim}: {word_text(word)}; instead " + ", ".join(others)
     stages = ", ".join(f"{name} {1e3 * s:.3g} ms" for name, s in cost.stages.items())
@@ -191,9 +191,9 @@ def main():
         raise ResultError("--leave leaves a table no kind of cut")
     plan = Plan(machine, ranks, needs)
     cost = plan.search()
-    if cost.lacks:
-        raise ResultError(f"no sharding fits into {machine.memory:.0f} bytes of each rank: the best one found lacks "
-                          f"{cost.lacks:.0f} bytes on all ranks; take more ranks, or smaller tables")
+    if cost.missing:
+        raise ResultError(f"no sharding fits into {machine.memory:.0f} bytes of each rank: the best one found needs "
+                          f"{cost.missing:.0f} bytes more on all ranks; take more ranks, or smaller tables")
     print("\n".join(explain(plan, cost, batch)), file=sys.stderr)
     print(",".join(map(word_text, plan.words)))
 

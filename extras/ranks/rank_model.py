@@ -266,7 +266,7 @@ def memory(load):
 class Cost:
     seconds: float  # of an iteration: in every stage of the slowest rank
     mean: float     # over ranks
-    lacks: float    # bytes that do not fit into the memory of ranks; 0: feasible
+    missing: float  # bytes that do not fit into the memory of ranks; 0: feasible
     stages: dict
 
 

@@ -5,8 +5,8 @@
  * that was saved and loaded goes on as if nothing had happened, with the same bits if its kernel has the trait
  * own_lookups or the sums are exact, as in all workloads.
  *
- *     extras/ranks/launch.py -np 3 build/extras/ranks/train --rows=1e6 --rule=adam --sharding=row --steps=10 --save=FILE
- *     extras/ranks/launch.py -np 2 build/extras/ranks/train --rows=1e6 --rule=adam --sharding=table --steps=10 --load=FILE --save=FILE
+ *     launch.py -np 3 build/extras/ranks/train --rows=1e6 --rule=adam --sharding=row --steps=10 --save=FILE
+ *     launch.py -np 2 build/extras/ranks/train --rows=1e6 --rule=adam --sharding=table --steps=10 --load=FILE --save=FILE
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -105,7 +105,7 @@ static void touch(struct cache *c, int64_t row, int64_t batch) {
     heap_push(&c->heap, (struct entry){c->score[row], row});
 }
 
-/* The slot of the row to leave. There is one: see cache_lacks(). */
+/* The slot of the row to leave. There is one: see cache_missing_slots(). */
 static int32_t victim(struct cache *c, int64_t oldest) {
     for (;;) {
         const struct entry e = heap_pop(&c->heap);
@@ -146,7 +146,7 @@ static int by_row(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-int64_t cache_lacks(const struct cache *c, struct cache_found *x, int64_t oldest) {
+int64_t cache_missing_slots(const struct cache *c, struct cache_found *x, int64_t oldest) {
     int64_t count = 0, held = 0;
     qsort(x->missing, (size_t)x->num_missing, sizeof *x->missing, by_row);
     for (int64_t i = 0; i < x->num_missing; i++)

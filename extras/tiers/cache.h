@@ -58,7 +58,7 @@ void cache_look(struct cache *c, const struct batch *in, int64_t begin, int64_t 
 
 /* Orders the missing rows, keeps one of each, and returns how many slots the batch needs beyond those it can have:
  * batch `oldest` and later ones are under way and keep theirs. 0 or less: cache_admit() may follow. */
-int64_t cache_lacks(const struct cache *c, struct cache_found *found, int64_t oldest);
+int64_t cache_missing_slots(const struct cache *c, struct cache_found *found, int64_t oldest);
 
 /* A row that comes to a slot, and what leaves it. */
 struct cache_move {

@@ -49,22 +49,22 @@ static void settle(struct resident *r, int32_t t, int batch) {
 /* Slots for the rows that were found. Waits while batches under way hold them. */
 static int get_slots(struct resident *r, int32_t t, double *at, struct error *err) {
     struct cache *cache = r->slots[t].cache;
-    int64_t oldest, lacks;
+    int64_t oldest, missing;
     pthread_mutex_lock(&r->lock);
-    while ((lacks = cache_lacks(cache, &r->found, oldest = r->released)) > 0 &&
+    while ((missing = cache_missing_slots(cache, &r->found, oldest = r->released)) > 0 &&
            oldest < r->admitted && !r->stop) {
         lap(&r->counts.index, at);
         pthread_cond_wait(&r->changed, &r->lock);
         *at = clock_seconds();
     }
     pthread_mutex_unlock(&r->lock);
-    if (lacks > 0)
+    if (missing > 0)
         return fail(
             err,
             "table %d, with the rows of the budget: a batch touches %lld rows, and there are "
             "%d slots; it needs %lld more",
             t, (long long)(r->found.num_here + r->found.num_missing), r->slots[t].count,
-            (long long)lacks);
+            (long long)missing);
     cache_admit(cache, &r->found, oldest, r->moves);
     return 0;
 }

@@ -51,9 +51,9 @@ def modelled(way, ranks, rows, lookups):
         cost.stages["outputs"] = cost.stages["gradients"] = two_hops(m)
     if way == "data, all-reduce":  # a gradient of all rows lies beside them
         cost.stages |= all_reduce(m, ranks, rows, lookups)
-        cost.lacks = max(0.0, on_ranks[0, model.MEMORY] + FEATURES * rows * DIM * 2 - m.memory) * ranks
+        cost.missing = max(0.0, on_ranks[0, model.MEMORY] + FEATURES * rows * DIM * 2 - m.memory) * ranks
     return {"ranks": ranks, "rows": rows, "lookups": lookups, "sharding": way, "seconds": sum(cost.stages.values()),
-            "lacks": float(cost.lacks), "stages": cost.stages}
+            "missing": float(cost.missing), "stages": cost.stages}
 
 
 def points():
@@ -70,7 +70,7 @@ def cells(there):
     for x in there:
         key = x["lookups"], x["ranks"], x["rows"]
         best.setdefault(key, None)
-        if not x["lacks"] and (best[key] is None or x["seconds"] < best[key]["seconds"]):
+        if not x["missing"] and (best[key] is None or x["seconds"] < best[key]["seconds"]):
             best[key] = x
     return best
 
@@ -105,7 +105,7 @@ def picture(there, best, stem):
                                      for k, x in best.items() if k[0] == n)])
     for n in lookups:
         for way in ways:
-            points = [[x["ranks"], 1e3 * x["seconds"]] for x in there if not x["lacks"] and
+            points = [[x["ranks"], 1e3 * x["seconds"]] for x in there if not x["missing"] and
                       (x["lookups"], x["rows"], x["sharding"]) == (n, DRAWN_ROWS, way)]
             blocks.append([[way], *(sorted(points) or [[1e30, 1.0]])])
     return figure(os.path.join(HERE, "scale"), stem, {

@@ -112,7 +112,7 @@ def test_the_cost_by_hand(_folder):
     assert np.allclose(model.stages(m, load), want, rtol=1e-12), (model.stages(m, load), want)
     # 800 of rows, 400 of gradients as received and in order, 100 of the largest message.
     c = model.cost(m, load)
-    assert np.allclose((model.memory(load)[0], c.lacks, c.seconds), (1300, 300, want[0].sum())), c
+    assert np.allclose((model.memory(load)[0], c.missing, c.seconds), (1300, 300, want[0].sum())), c
 
 
 def test_lines_are_fitted(_folder):
@@ -147,9 +147,9 @@ def test_a_plan_is_the_best_there_is(_folder):
             for t, word in enumerate(words):
                 chosen.move(t, word)
             c = chosen.cost()
-            best = min(best, math.inf if c.lacks > 1 else c.seconds)
+            best = min(best, math.inf if c.missing > 1 else c.seconds)
         cost = plan.Plan(m, ranks, needs).search()
-        if cost.lacks > 1:
+        if cost.missing > 1:
             assert best == math.inf, (n, cost, best)
             refused += 1
         else:

@@ -27,7 +27,7 @@ def test_the_map(_folder):
         if way == "row":  # never more than the all-gather
             assert x["seconds"] <= found["row, all-gather", *where]["seconds"] * (1 + 1e-9), where
     # More ranks hold more rows, but not copies of them.
-    assert found["row", 8, 10**9, 1]["lacks"] > 0 and found["row", 16384, 10**9, 1]["lacks"] == 0
+    assert found["row", 8, 10**9, 1]["missing"] > 0 and found["row", 16384, 10**9, 1]["missing"] == 0
     # 128 ranks on 16 nodes by hand, in two hops: 7 rows within the node, 15/16 of a row across.
     x, row = found["table-row, two hops", 128, 10**7, 8], BAGS * TABLES * DIM * 2
     near(x["stages"]["gradients"], 2 * 20e-6 + 7e-6 + 7 * row / 370e9 + 15 * 1.5e-6 + row * 15 / 16 / 48e9)

@@ -9,7 +9,7 @@
  * cache up, the second is measured. DIRECTORY: of the tables. CASE is STORE,BUDGET,POLICY,AHEAD: steps of cpu_fused
  * over files, RocksDB or memory, with AHEAD batches announced while one runs.
  *
- * Prints a line of JSON for each; with "lacks" alone if the slots are fewer than the rows of a batch. Gradients are
+ * Prints a line of JSON for each; with "missing" alone if the slots are fewer than the rows of a batch. Gradients are
  * exact, so all rows must have the bits of tables in memory. Times are of the whole measured half, with its
  * beginning and end, which do not overlap. Tables in memory take the same steps before and after each case, a
  * median each, unless the store is memory: that case counts hits.
@@ -282,27 +282,28 @@ static void print_case(const struct stream *s, const struct tier_case *c,
 }
 
 /* Rows of the largest batch beyond the slots. */
-static int64_t lacks_of(const struct stream *s, double budget) {
-    int64_t lacks = 0;
+static int64_t missing_slots(const struct stream *s, double budget) {
+    int64_t missing = 0;
     for (int b = 0; b < s->batches; b++)
         for (int32_t t = 0; t < s->workload.num_tables; t++)
-            lacks = max64(lacks, row_index_find(&s->index[b], t + 1, 0) -
-                                     row_index_find(&s->index[b], t, 0) -
-                                     tier_slots(budget, s->workload.tables[t].rows));
-    return lacks;
+            missing = max64(missing, row_index_find(&s->index[b], t + 1, 0) -
+                                         row_index_find(&s->index[b], t, 0) -
+                                         tier_slots(budget, s->workload.tables[t].rows));
+    return missing;
 }
 
 /* Tables in memory are measured while there are no threads of a store. */
 static int show_case(const struct stream *s, const struct tier_case *c, const char *directory,
                      struct memory *m, struct error *err) {
     const bool counts_hits = c->store == &memory_store;
-    const int64_t lacks = lacks_of(s, c->budget);
+    const int64_t missing = missing_slots(s, c->budget);
     struct measured x = {0};
     char path[PATH_MAX]; /* each case has a folder */
-    if (lacks) {
-        printf("{\"store\": \"%s\", \"policy\": \"%s\", \"budget\": %g, \"ahead\": %d, \"lacks\": "
-               "%lld}\n",
-               c->store->name, policy_names[c->policy], c->budget, c->ahead, (long long)lacks);
+    if (missing) {
+        printf(
+            "{\"store\": \"%s\", \"policy\": \"%s\", \"budget\": %g, \"ahead\": %d, \"missing\": "
+            "%lld}\n",
+            c->store->name, policy_names[c->policy], c->budget, c->ahead, (long long)missing);
         return 0;
     }
     if ((size_t)snprintf(path, sizeof path, "%s/%s", directory, c->word) >= sizeof path)

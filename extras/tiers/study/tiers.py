@@ -82,7 +82,7 @@ can move. It is an assumption that hot rows stay hot. Larger batches miss more r
 - index, write back, fetch: ms of a step for look-ups and the choice of slots, for rows that leave, and for rows that
   come. With batches ahead a thread does this while steps run, and a step waits for its rows as long as `wait` says.
 - Not here: mmap without slots, which takes a limit on the memory of the process; FBGEMM's table on SSD, whose operators
-  the package fbgemm-gpu-cpu 1.9.0 lacks.
+  are not in the package fbgemm-gpu-cpu 1.9.0.
 
 ## Hits
 
@@ -165,15 +165,15 @@ def read(path):
         if "machine" in x:
             machine.append(x["machine"])
         elif x["store"] == "memory":
-            hits.append(x if "lacks" in x else x | {"hits": 1 - x["row_misses"] / x["rows"],
+            hits.append(x if "missing" in x else x | {"hits": 1 - x["row_misses"] / x["rows"],
                                                     "by_lookup": 1 - x["lookup_misses"] / x["lookups"]})
-        elif "lacks" not in x:
+        elif "missing" not in x:
             steps.append(x | speed(x))
 
     read_lines(path, "tiers", take)
-    lacks = [x["lacks"] for x in hits if "lacks" in x]
-    if lacks and not steps:
-        raise ResultError(f"BUDGET: every one has fewer slots than a batch has rows, the best by {min(lacks)}")
+    missing = [x["missing"] for x in hits if "missing" in x]
+    if missing and not steps:
+        raise ResultError(f"BUDGET: every one has fewer slots than a batch has rows, the best by {min(missing)}")
     if not machine or not hits or not steps:
         raise ResultError(f"{path}: lines are missing; run make bench-tiers")
     return machine[0], hits, steps
@@ -209,7 +209,7 @@ def speed_table(steps):
 
 def hits_table(hits):
     found = {(x["source"], x["budget"], x["policy"]): x for x in hits}
-    text = lambda x: "-" if "lacks" in x else f"{percent(x['hits'])} ({percent(x['by_lookup'])})"
+    text = lambda x: "-" if "missing" in x else f"{percent(x['hits'])} ({percent(x['by_lookup'])})"
     return markdown_table(("source", "budget", *POLICIES), [
         (source, percent(budget, 2), *(text(found[source, budget, p]) for p in POLICIES))
         for source, budget in dict.fromkeys((x["source"], x["budget"]) for x in hits)])
@@ -219,7 +219,7 @@ def answer(steps):
     """The claim at 20 %, in words."""
     own = [x for x in steps if (x["store"], x["budget"], x["policy"], x["ahead"]) == ("files", CLAIM, "lru", 2)]
     if not own:
-        return f"Not measured: BUDGET lacks {100 * CLAIM:g}."
+        return f"Not measured: BUDGET does not have {100 * CLAIM:g}."
     parts = "; ".join(f"{percent(x['share'])} at {x['source']}" for x in own)
     yes = sum(x["share"] >= NEARLY for x in own)
     best = max(own, key=lambda x: x["share"])
@@ -240,7 +240,7 @@ def moved(x):
 
 def needs(hits):
     """{policy: [(alpha, share of the fast memory's bandwidth)]}"""
-    own = [x for x in hits if x["source"].startswith("alpha ") and x["budget"] == CLAIM and "lacks" not in x]
+    own = [x for x in hits if x["source"].startswith("alpha ") and x["budget"] == CLAIM and "missing" not in x]
     need = lambda x: (float(x["source"].split()[1]), NEARLY * x["row_misses"] * ROW / moved(x))
     return {p: [need(x) for x in own if x["policy"] == p] for p in POLICIES}
 
@@ -330,7 +330,7 @@ def main():
     write_whole(os.path.join(args.outdir, "tiers.md"), TEXT.format(
         machine=machine, rows=ROWS, dim=DIM, bags=BAGS, lookups=LOOKUPS, half=steps[0]["batches"],
         record=steps[0]["record"], net=ROW, answer=answer(steps), claim=percent(CLAIM, 2), nearly=NEARLY, speed=table,
-        needed=lines(needed_table(found, have)) if found["lru"] else "Not counted: BUDGET lacks 20.",
+        needed=lines(needed_table(found, have)) if found["lru"] else "Not counted: BUDGET does not have 20.",
         rates=" and ".join(" to ".join(r) for r in rates), hits=lines(hits_table(hits)),
         traces="; ".join(f"{t} has {n} measured batches" for t, n in traces.items()) or "none was there"))
     print(table)

@@ -212,9 +212,9 @@ static int64_t run_batch(struct cache *c, struct model *m, int from, int b, int6
     for (int64_t r = 0; r < ROWS; r++) needed += under_way(m, r, from, b);
     look(c, m->s, b, number, dirty, &x);
     expect_found(m, &x);
-    const int64_t lacks = cache_lacks(c, &x.found, oldest);
-    if (lacks > 0) {
-        assert_int_equal(lacks, needed - m->slots);
+    const int64_t missing = cache_missing_slots(c, &x.found, oldest);
+    if (missing > 0) {
+        assert_int_equal(missing, needed - m->slots);
         return -1;
     }
     assert_true(needed <= m->slots);

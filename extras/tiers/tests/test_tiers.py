@@ -36,7 +36,7 @@ def test_hits_obey_laws(folder):
         assert misses(1, policy) == misses(1, "lru") <= misses(0.3, policy)  # only new rows are missing there
         assert misses(0.05, policy) >= misses(0.3, policy)  # as with stacks, which these are
     assert misses(0.05, "belady") < misses(0.05, "lru")
-    assert all(x["lacks"] > 0 for x in lines(folder, "memory,0.001,lru,0", "files,0.001,lfu,2"))
+    assert all(x["missing"] > 0 for x in lines(folder, "memory,0.001,lru,0", "files,0.001,lfu,2"))
 
 
 def test_stores_have_the_misses_of_memory(folder):
