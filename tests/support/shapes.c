@@ -4,290 +4,6 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* One table with one feature. */
-static void one(struct builder *b, int64_t rows, int32_t dim, enum pooling pooling) {
-    builder_feature(b, builder_table(b, rows, dim), pooling, -1);
-}
-
-/* Bags of `length` ids: next(0), next(1), ... */
-static void bags_of(struct builder *b, int64_t bags, int64_t length, int64_t (*next)(int64_t)) {
-    int64_t *ids = malloc((size_t)(length + 1) * sizeof *ids);
-    if (!ids) abort();
-    for (int64_t q = 0; q < bags; q++) {
-        for (int64_t k = 0; k < length; k++) ids[k] = next(q * length + k);
-        builder_bag(b, length, ids);
-    }
-    free(ids);
-}
-
-/* --- pinned shapes: few lookups */
-
-/* The last shard of an epoch: no feature has a lookup, and the gradient of sequences has no row. */
-static void no_ids(struct builder *b, int32_t n) {
-    b->weighted = n > 0;
-    if (n > 0) b->id_type = ID_INT32;
-    for (int32_t f = 0; f < 3; f++) {
-        one(b, 5 + f, 4 + f, n == 2 ? POOL_NONE : POOL_MEAN);
-        builder_bag(b, 0, NULL);
-    }
-    builder_feature(b, 0, n == 2 ? POOL_NONE : POOL_SUM, 3);
-    builder_bag(b, 0, NULL);
-}
-
-static int64_t scattered(int64_t i) {
-    return i * 37 % 211;
-}
-
-/* With 192 lookups (and with 384 tables in more_tables_than_lookups) a scratch array ends where the
- * next one begins. With one more, an array that is one element short overlaps the next one. */
-static void all_distinct(struct builder *b, int32_t n) {
-    one(b, 300, 8, POOL_SUM);
-    bags_of(b, n, 1, scattered);
-}
-
-static void more_tables_than_lookups(struct builder *b, int32_t n) {
-    /* An emulated device unlocks and locks all arrays at every launch: time grows with tables^2. */
-    if (b->smaller > 1 && n > 36) n = 36;
-    for (int32_t t = 0; t < n; t++) {
-        const int64_t id = t;
-        one(b, 10 + t, 3, POOL_SUM);
-        if (t == 1 || t == n - 1) builder_bag(b, 1, &id);
-    }
-    builder_table(b, 6, 2); /* that no feature reads */
-}
-
-/* The number of rows is a power of two, and row 0 is padding for one feature alone, so that keys
- * need one bit more for the padding. */
-static void padding_0(struct builder *b, int32_t n) {
-    const int32_t t = builder_table(b, n, 5);
-    for (int f = 0; f < 3; f++) {
-        builder_feature(b, t, POOL_SUM, f == 1 ? 0 : -1);
-        builder_bag(b, 3, (const int64_t[]){0, 3 + 2 * f, 0});
-        builder_bag(b, f, (const int64_t[]){0, n - 1});
-    }
-}
-
-/* --- pinned shapes: many columns, tables or lookups */
-
-static int64_t always_1(int64_t i) {
-    (void)i;
-    return 1;
-}
-
-/* Rows wider than a device block covers with registers; segments that span several chunks. */
-static void wide_rows(struct builder *b, int32_t n) {
-    one(b, 3, n, POOL_SUM);
-    builder_random_bags(b, 12, 4);
-    one(b, 2, n, POOL_NONE);
-    bags_of(b, 70, 4, always_1);
-}
-
-static void many_tables(struct builder *b, int32_t n) {
-    static const struct {
-        int64_t rows;
-        int32_t dim;
-    } tables[] = {{1, 1}, {200, 16}, {64, 3}, {3, 100}, {1000, 4}, {65, 17}, {7, 32}, {128, 5}};
-    if (b->smaller > 1 && n > 20) n = 20;
-    for (int32_t t = 0; t < n; t++) {
-        one(b, tables[t % 8].rows, tables[t % 8].dim, t % 3 == 2 ? POOL_NONE : POOL_SUM);
-        builder_random_bags(b, 25, 3 + t % 5);
-    }
-}
-
-/* Divided at least by SMALLER: here sanitizers are slow enough to matter. */
-static int64_t large(const struct builder *b, int64_t n) {
-    return n / (b->smaller > SMALLER ? b->smaller : SMALLER);
-}
-
-/* Rows of a large table: slow for a kernel that sweeps over all of them on an emulated device. */
-static int64_t many(const struct builder *b, int64_t n) {
-    const int64_t rows = n / (WITH_THREAD_SANITIZER ? 64 : b->smaller > 1 || SMALLER > 1 ? 16 : 1);
-    return rows < 1200 ? 1200 : rows; /* five_hot() and one_in_four() need as many */
-}
-
-static int64_t mostly_5(int64_t i) {
-    return i % 1000 == 999 ? 8 : 5;
-}
-
-static void hot_row(struct builder *b, int32_t n) {
-    one(b, 9, 3, POOL_SUM);
-    bags_of(b, 1000, large(b, n) / 1000, mostly_5);
-}
-
-static void many_rows(struct builder *b, int32_t n) {
-    one(b, many(b, n), 4, POOL_SUM);
-    builder_random_bags(b, large(b, 4000), 12);
-    one(b, many(b, n) / 3, 6, POOL_SUM);
-    builder_random_bags(b, large(b, 2000), 12);
-}
-
-static int64_t five_hot(int64_t i) {
-    return i % 16 ? i % 16 % 5 : 100 + i % 997;
-}
-
-/* Segments below and above the length from which a kernel may split them. */
-static void long_runs(struct builder *b, int32_t n) {
-    b->weighted = n > 1;
-    one(b, many(b, 30000), 70, POOL_SUM);
-    bags_of(b, 100, 450 / b->smaller, five_hot);
-    if (n == 3) builder_feature(b, 0, POOL_NONE, 2);
-    if (n == 3) bags_of(b, 40, 5, five_hot);
-}
-
-/* A segment that a kernel may split; no few rows get most of the lookups. */
-static int64_t one_in_four(int64_t i) {
-    return i % 4 ? i * 37 % 799 : 7;
-}
-
-static void long_run_alone(struct builder *b, int32_t n) {
-    (void)n;
-    one(b, many(b, 13000), 35, POOL_SUM);
-    bags_of(b, 1200 / b->smaller, 20, one_in_four);
-}
-
-/* Few rows with so many lookups that a kernel may keep them apart; a feature has one as padding. */
-static void hot_rows(struct builder *b, int32_t n) {
-    b->weighted = n == 2;
-    const int64_t rows = b->smaller > 1 ? 1200 : 5000;
-    one(b, rows, 70, n == 3 ? POOL_NONE : POOL_SUM);
-    bags_of(b, 150 / b->smaller, 20, five_hot);
-    builder_feature(b, 0, POOL_MEAN, -1);
-    bags_of(b, 100 / b->smaller, 16, five_hot);
-    builder_feature(b, builder_table(b, rows, 16), POOL_SUM, 3);
-    bags_of(b, 70 / b->smaller, 30, five_hot);
-    one(b, 3, 64, POOL_SUM);
-    builder_random_bags(b, 150 / b->smaller, 12);
-}
-
-static int64_t one_hot(int64_t i) {
-    return i % 16 ? 7 : 100 + i % 997;
-}
-
-/* A single row that is kept apart has the largest number of slices for its sums; the last slice
- * covers two features. */
-static void one_hot_row(struct builder *b, int32_t n) {
-    one(b, n, 6, POOL_SUM);
-    bags_of(b, 300 / b->smaller, 20, one_hot);
-    builder_feature(b, 0, POOL_SUM, -1);
-    bags_of(b, 5, 10, one_hot);
-}
-
-static int64_t of_300(int64_t i) {
-    return i * 7919 % 300;
-}
-
-static int64_t of_3000(int64_t i) {
-    return i * 7919 % 3000;
-}
-
-/* Tables with so few rows and so many lookups that a kernel may keep a sum for each row: one with
- * enough lookups to do so in parts, one with sums beyond a core's L2 cache, one with neither. */
-static void small_tables(struct builder *b, int32_t n) {
-    b->weighted = n == 2;
-    one(b, 300, 19, n == 3 ? POOL_NONE : POOL_SUM);
-    bags_of(b, 1800 / b->smaller, 20, of_300);
-    builder_feature(b, 0, POOL_MEAN, -1);
-    bags_of(b, 2100 / b->smaller, 16, of_300);
-    one(b, 3000, 64, POOL_SUM);
-    bags_of(b, 700 / b->smaller, 10, of_3000);
-    builder_feature(b, builder_table(b, 300, 16), POOL_SUM, 7);
-    bags_of(b, 300 / b->smaller, 10, of_300);
-    one(b, many(b, 20000), 8, POOL_SUM);
-    builder_random_bags(b, 300 / b->smaller, 12);
-}
-
-static int64_t of_700(int64_t i) {
-    return i * 7919 % 700 * 2;
-}
-
-/* Few rows of large tables, so often that a kernel may number the rows as they come. */
-static void numbered_tables(struct builder *b, int32_t n) {
-    b->weighted = n == 2;
-    one(b, many(b, 33000), 48, n == 3 ? POOL_NONE : POOL_SUM);
-    bags_of(b, 450 / b->smaller, 12, of_700);
-    builder_feature(b, 0, POOL_MEAN, 132);
-    bags_of(b, 300 / b->smaller, 10, of_700);
-    one(b, many(b, 20000), 64, POOL_SUM);
-    builder_random_bags(b, 300 / b->smaller, 12);
-    one(b, many(b, 33000), 32, POOL_SUM);
-    bags_of(b, 820 / b->smaller, 10, of_700);
-    one(b, 300, 4, POOL_SUM);
-    bags_of(b, 820 / b->smaller, 23, of_300);
-}
-
-static int64_t of_50(int64_t i) {
-    return i * i % 50;
-}
-
-static void giant_bag(struct builder *b, int32_t n) {
-    one(b, 50, 5, POOL_SUM);
-    builder_bag(b, 0, NULL);
-    bags_of(b, 1, n / b->smaller, of_50);
-}
-
-/* Long and short runs of tables whose rows the same lanes of a device cover, some lanes idle in every second one. Chunks
- * of sorted entries have entries of several tables. */
-static void one_cover(struct builder *b, int32_t n) {
-    for (int32_t t = 0; t < 5; t++) {
-        one(b, many(b, 3000), t % 2 ? n : n / 2 + 4, t == 3 ? POOL_NONE : POOL_SUM);
-        bags_of(b, t == 1 ? 1 : 23, t == 1 ? 3 : 20, five_hot);
-    }
-}
-
-/* Shapes of above with a max in place of sums and means, but for each third feature. */
-static void max(struct builder *b, int32_t n) {
-    static const struct {
-        void (*make)(struct builder *b, int32_t n);
-        int32_t n;
-    } of[] = {
-        {long_runs, 1}, {hot_rows, 1}, {small_tables, 1}, {giant_bag, 20000}, {numbered_tables, 1}};
-    of[n].make(b, of[n].n);
-    for (int32_t f = 0; f < b->in.num_features; f++)
-        if (f % 3 < 2 && b->features[f].pooling != POOL_NONE) b->features[f].pooling = POOL_MAX;
-}
-
-static void draw(struct builder *b, int32_t n);
-
-const struct shape shapes[] = {
-    {"no ids, weighted, int32", no_ids, 1, EXACT_AND_REAL, 0},
-    {"no ids, no pooling", no_ids, 2, EXACT_AND_REAL, 0},
-    {"192 distinct", all_distinct, 192, EXACT_AND_REAL, 0},
-    {"193 distinct", all_distinct, 193, EXACT_AND_REAL, 0},
-    {"384 tables, two lookups", more_tables_than_lookups, 383, EXACT_ONLY, 0},
-    {"385 tables, two lookups", more_tables_than_lookups, 384, EXACT_ONLY, 0},
-    {"many tables", many_tables, 100, REAL_ONLY, 0},
-    {"padding is row 0", padding_0, 16, EXACT_AND_REAL, 0},
-    {"dim 5001", wide_rows, 5001, REAL_ONLY, 0},
-    {"one row hit 10^6 times", hot_row, 1000000, EXACT_ONLY, 0},
-    {"many rows", many_rows, 200000, REAL_ONLY, 0},
-    {"long runs, weighted, shared", long_runs, 3, EXACT_ONLY, 0},
-    {"long run alone", long_run_alone, 0, REAL_ONLY, 0},
-    {"hot rows, no pooling", hot_rows, 3, EXACT_ONLY, 0},
-    {"hot rows, weighted", hot_rows, 2, REAL_ONLY, 0},
-    {"one hot row", one_hot_row, 2000, EXACT_AND_REAL, 0},
-    {"small tables, weighted", small_tables, 2, EXACT_ONLY, 0},
-    {"numbered tables", numbered_tables, 3, REAL_ONLY, 0},
-    {"numbered tables, weighted", numbered_tables, 2, REAL_ONLY, 0},
-    {"single giant bag", giant_bag, 20000, REAL_ONLY, 0},
-    {"dims 36 and 64, long runs", one_cover, 64, REAL_ONLY, 0},
-    {"dims 132 and 256, long runs", one_cover, 256, EXACT_ONLY, 0},
-    {"max, long runs", max, 0, REAL_ONLY, 0},
-    {"max, hot rows", max, 1, EXACT_ONLY, 0},
-    {"max, small tables", max, 2, REAL_ONLY, 0},
-    {"max, single giant bag", max, 3, EXACT_ONLY, 0},
-    {"max, numbered tables", max, 4, EXACT_ONLY, 0},
-    /* Two features read a table, of as many features as tables; one is a sequence. */
-    {"two features of one table", draw, 0, REAL_ONLY, 20261526},
-    /* A row of 212 columns, which more lanes cover, ends where the gradients do. */
-    {"idle lanes at the end", draw, 0, REAL_ONLY, 20261548},
-    /* Two steps of a lookup each that cancel: the weight between them is larger, and is rounded, too. */
-    {"steps that cancel", draw, 0, EXACT_ONLY, 20264345},
-};
-
-const int num_shapes = sizeof shapes / sizeof *shapes;
-
-/* --- drawn shapes */
-
 struct dice {
     uint64_t key, throws;
 };
@@ -307,8 +23,21 @@ static int64_t any_size(struct dice *d, int64_t most) {
     return (int64_t)pow(2, u * log2((double)most + 1));
 }
 
-/* Which rows of a table are looked up. */
-enum skew { EVEN, SKEWED, STEEP, ONE_HOT, FIVE_HOT, DISTINCT, STRETCHES, ENDS, SKEWS };
+/* --- a feature: which rows of its table are looked up, and how long its bags are */
+
+enum skew { EVEN, SKEWED, STEEP, ONE_HOT, FIVE_HOT, DISTINCT, STRETCHES, ENDS, SKEWS, ONE_IN_FOUR };
+enum lengths { FIXED, RAGGED, MOSTLY_EMPTY, ONE_LONG, LENGTHS };
+
+struct part {
+    int64_t rows; /* of a table of its own; 0: the feature reads table 0 */
+    int32_t dim;
+    enum pooling pooling;
+    int64_t padding, bags, most; /* most: the length of all bags, or its limit */
+    enum lengths lengths;
+    enum skew skew;
+    int64_t among;   /* only the first so many rows are looked up; 0: all */
+    int64_t longest; /* the length of one bag in the middle; 0: as the others */
+};
 
 static int64_t draw_id(struct dice *d, enum skew skew, int64_t rows, int64_t i) {
     const double u = rng_unit(d->key, d->throws++);
@@ -322,12 +51,10 @@ static int64_t draw_id(struct dice *d, enum skew skew, int64_t rows, int64_t i) 
     case STRETCHES: /* far apart, so that a kernel that splits rows by range gets empty parts */
         return (i % 5 * (rows / 5) + (int64_t)(u * (double)rows / 40)) % rows;
     case ENDS: return u < 0.4 ? 0 : u < 0.8 ? rows - 1 : rows / 2;
+    case ONE_IN_FOUR: return i % 4 ? i * 37 % rows : 7;
     default: return (int64_t)(u * (double)rows);
     }
 }
-
-/* How long the bags of a feature are. */
-enum lengths { FIXED, RAGGED, MOSTLY_EMPTY, ONE_LONG, LENGTHS };
 
 /* In exact mode means are of bags whose length is a power of two. */
 static int64_t draw_length(struct dice *d, enum lengths lengths, int64_t most, bool power) {
@@ -339,26 +66,229 @@ static int64_t draw_length(struct dice *d, enum lengths lengths, int64_t most, b
     return power && length ? INT64_C(1) << (int)log2(fmin((double)length, 8)) : length;
 }
 
-static void draw_feature(struct builder *b, struct dice *d, int32_t table, int64_t bags,
-                         int64_t most) {
-    const int64_t rows = b->shapes[table].rows;
-    const enum pooling pooling = (enum pooling)roll(d, b->weighted ? POOL_MAX : POOL_MAX + 1);
-    const enum skew skew = (enum skew)roll(d, SKEWS);
-    const enum lengths lengths = (enum lengths)roll(d, LENGTHS);
-    const bool power = b->exact && pooling == POOL_MEAN;
-    const int64_t padding = one_in(d, 3) && !power ? draw_id(d, skew, rows, 0) : -1,
-                  longest = lengths == ONE_LONG && !power ? bags * most : most;
-    int64_t *ids = malloc((size_t)(longest + 1) * sizeof *ids), next = 0;
+static void add_feature(struct builder *b, struct dice *d, int32_t table, const struct part *p) {
+    const int64_t rows = p->among ? p->among : b->shapes[table].rows;
+    const bool power = b->exact && p->pooling == POOL_MEAN;
+    int64_t *ids = malloc((size_t)(p->most + p->longest + 1) * sizeof *ids), next = 0;
     if (!ids) abort();
-    builder_feature(b, table, pooling, padding);
-    bags -= one_in(d, 4) ? roll(d, bags) : 0;
-    for (int64_t q = 0; q < bags; q++) {
-        const bool longest_one = q == bags / 2 && longest > most;
-        const int64_t length = longest_one ? longest : draw_length(d, lengths, most, power);
-        for (int64_t k = 0; k < length; k++) ids[k] = draw_id(d, skew, rows, next++);
+    builder_feature(b, table, p->pooling, p->padding);
+    for (int64_t q = 0; q < p->bags; q++) {
+        const bool longest = q == p->bags / 2 && p->longest > p->most;
+        const int64_t length = longest ? p->longest : draw_length(d, p->lengths, p->most, power);
+        for (int64_t k = 0; k < length; k++) ids[k] = draw_id(d, p->skew, rows, next++);
         builder_bag(b, length, ids);
     }
     free(ids);
+}
+
+static struct dice dice_of(const struct builder *b) {
+    return (struct dice){rng_key(b->seed, 96), 0};
+}
+
+/* --- pinned shapes, a feature in each line */
+
+/* The last shard of an epoch: no feature has a lookup, and the gradient of sequences has no row. */
+static const struct part no_ids[] = {{5, 4, POOL_MEAN, -1, 1, 0},
+                                     {6, 5, POOL_MEAN, -1, 1, 0},
+                                     {7, 6, POOL_MEAN, -1, 1, 0},
+                                     {0, 0, POOL_SUM, 3, 1, 0}};
+
+/* With 192 lookups (and with 384 tables in more_tables_than_lookups) a scratch array ends where the
+ * next one begins. With one more, an array that is one element short overlaps the next one. */
+static const struct part distinct_192[] = {{300, 8, POOL_SUM, -1, 192, 1, FIXED, DISTINCT}},
+                         distinct_193[] = {{300, 8, POOL_SUM, -1, 193, 1, FIXED, DISTINCT}};
+
+/* Rows wider than a device block covers with registers; segments that span several chunks. */
+static const struct part wide_rows[] = {{3, 5001, POOL_SUM, -1, 12, 4, RAGGED, SKEWED},
+                                        {2, 5001, POOL_NONE, -1, 70, 4, FIXED, ONE_HOT}};
+
+static const struct part hot_row[] = {{9, 3, POOL_SUM, -1, 1000, 1000, FIXED, DISTINCT, 1}};
+
+static const struct part many_rows[] = {{200000, 4, POOL_SUM, -1, 4000, 12, RAGGED, SKEWED},
+                                        {67000, 6, POOL_SUM, -1, 2000, 12, RAGGED, SKEWED}};
+
+/* Segments below and above the length from which a kernel may split them. */
+static const struct part long_runs[] = {{30000, 70, POOL_SUM, -1, 100, 450, FIXED, FIVE_HOT},
+                                        {0, 0, POOL_NONE, 2, 40, 5, FIXED, FIVE_HOT}};
+
+/* A segment that a kernel may split; no few rows get most of the lookups. */
+static const struct part long_run_alone[] = {
+    {13000, 35, POOL_SUM, -1, 1200, 20, FIXED, ONE_IN_FOUR, 799}};
+
+/* Few rows with so many lookups that a kernel may keep them apart; a feature has one as padding. */
+static const struct part hot_rows[] = {{5000, 70, POOL_SUM, -1, 150, 20, FIXED, FIVE_HOT},
+                                       {0, 0, POOL_MEAN, -1, 200, 8, FIXED, FIVE_HOT},
+                                       {5000, 16, POOL_SUM, 3, 70, 30, FIXED, FIVE_HOT},
+                                       {3, 64, POOL_SUM, -1, 150, 12, RAGGED, SKEWED}};
+
+/* A single row that is kept apart has the largest number of slices for its sums; the last slice
+ * covers two features. */
+static const struct part one_hot_row[] = {{2000, 6, POOL_SUM, -1, 300, 20, FIXED, ONE_HOT},
+                                          {0, 0, POOL_SUM, -1, 5, 10, FIXED, ONE_HOT}};
+
+/* Tables with so few rows and so many lookups that a kernel may keep a sum for each row: one with
+ * enough lookups to do so in parts, one with sums beyond a core's L2 cache, one with neither. */
+static const struct part small_tables[] = {{300, 19, POOL_SUM, -1, 1800, 20, FIXED, DISTINCT},
+                                           {0, 0, POOL_MEAN, -1, 4200, 8, FIXED, DISTINCT},
+                                           {3000, 64, POOL_SUM, -1, 700, 10, FIXED, DISTINCT},
+                                           {300, 16, POOL_SUM, 7, 300, 10, FIXED, DISTINCT},
+                                           {20000, 8, POOL_SUM, -1, 300, 12, RAGGED, SKEWED}};
+
+/* Few rows of large tables, so often that a kernel may number the rows as they come. */
+static const struct part numbered[] = {{33000, 48, POOL_SUM, -1, 450, 12, FIXED, DISTINCT, 700},
+                                       {0, 0, POOL_MEAN, 132, 300, 10, FIXED, DISTINCT, 700},
+                                       {20000, 64, POOL_SUM, -1, 300, 12, RAGGED, SKEWED},
+                                       {33000, 32, POOL_SUM, -1, 820, 10, FIXED, DISTINCT, 700},
+                                       {300, 4, POOL_SUM, -1, 820, 23, FIXED, DISTINCT}};
+
+static const struct part giant_bag[] = {{50, 5, POOL_SUM, -1, 1, 20000, FIXED, DISTINCT, 50}};
+
+/* Long and short runs of tables whose rows the same lanes of a device cover, some lanes idle in every second one. Chunks
+ * of sorted entries have entries of several tables. */
+static const struct part cover_64[] = {{1200, 36, POOL_SUM, -1, 23, 20, FIXED, FIVE_HOT},
+                                       {1200, 64, POOL_SUM, -1, 1, 3, FIXED, FIVE_HOT},
+                                       {1200, 36, POOL_SUM, -1, 23, 20, FIXED, FIVE_HOT},
+                                       {1200, 64, POOL_NONE, -1, 23, 20, FIXED, FIVE_HOT},
+                                       {1200, 36, POOL_SUM, -1, 23, 20, FIXED, FIVE_HOT}},
+                         cover_256[] = {{1200, 132, POOL_SUM, -1, 23, 20, FIXED, FIVE_HOT},
+                                        {1200, 256, POOL_SUM, -1, 1, 3, FIXED, FIVE_HOT},
+                                        {1200, 132, POOL_SUM, -1, 23, 20, FIXED, FIVE_HOT},
+                                        {1200, 256, POOL_NONE, -1, 23, 20, FIXED, FIVE_HOT},
+                                        {1200, 132, POOL_SUM, -1, 23, 20, FIXED, FIVE_HOT}};
+
+/* Many blocks of a device, and a tree of several levels; rows of which a warp takes more than it updates at once. */
+static const struct part all_over[] = {{80000, 4, POOL_SUM, -1, 2250, 4, FIXED, EVEN}},
+                         many_times[] = {{80000, 4, POOL_NONE, -1, 2250, 4, FIXED, ONE_IN_FOUR}},
+                         several_widths[] = {{80000, 4, POOL_SUM, 7, 2250, 4, FIXED, ONE_IN_FOUR},
+                                             {5, 4, POOL_SUM, -1, 1125, 4, FIXED, EVEN},
+                                             {1000, 200, POOL_SUM, -1, 281, 4, FIXED, EVEN}},
+                         two_wide[] = {{9000, 128, POOL_SUM, -1, 2250, 4, FIXED, EVEN},
+                                       {9000, 128, POOL_SUM, -1, 2250, 4, FIXED, EVEN}};
+
+/* Sizes that are large are smaller where a kernel is slow: lookups on an emulated device, those of
+ * very large batches with a sanitizer, too; and rows, over which dense kernels sweep. */
+static struct part scaled(const struct builder *b, unsigned flags, struct part p) {
+    const int64_t lookups = p.bags * p.most, slow = b->smaller > SMALLER ? b->smaller : SMALLER,
+                  by = flags & SHAPE_LARGE ? (WITH_THREAD_SANITIZER ? 16
+                                              : WITH_SANITIZER      ? 2
+                                                                    : 1)
+                       : lookups > 40000   ? slow
+                       : lookups > 1000    ? b->smaller
+                                           : 1;
+    if (p.bags > p.most)
+        p.bags /= by;
+    else
+        p.most /= by;
+    if (p.rows >= 5000 && !(flags & SHAPE_LARGE)) {
+        p.rows /= WITH_THREAD_SANITIZER ? 64 : slow > 1 ? 16 : 1;
+        p.rows = p.rows < 1200 ? 1200 : p.rows;
+    }
+    return p;
+}
+
+static void add_parts(struct builder *b, const struct shape *s) {
+    struct dice d = dice_of(b);
+    for (int32_t f = 0; f < s->num_parts; f++) {
+        struct part p = scaled(b, s->flags, s->parts[f]);
+        if (s->flags & SHAPE_SEQUENCES) p.pooling = POOL_NONE;
+        if (s->flags & SHAPE_MAX && f % 3 < 2 && p.pooling != POOL_NONE) p.pooling = POOL_MAX;
+        add_feature(b, &d, p.rows ? builder_table(b, p.rows, p.dim) : 0, &p);
+    }
+}
+
+static void more_tables_than_lookups(struct builder *b, const struct shape *s) {
+    /* An emulated device unlocks and locks all arrays at every launch: time grows with tables^2. */
+    const int32_t n = b->smaller > 1 ? 36 : s->n;
+    for (int32_t t = 0; t < n; t++) {
+        const int64_t id = t;
+        builder_feature(b, builder_table(b, 10 + t, 3), POOL_SUM, -1);
+        if (t == 1 || t == n - 1) builder_bag(b, 1, &id);
+    }
+    builder_table(b, 6, 2); /* that no feature reads */
+}
+
+static void many_tables(struct builder *b, const struct shape *s) {
+    static const struct {
+        int64_t rows;
+        int32_t dim;
+    } tables[] = {{1, 1}, {200, 16}, {64, 3}, {3, 100}, {1000, 4}, {65, 17}, {7, 32}, {128, 5}};
+    for (int32_t t = 0; t < (b->smaller > 1 ? 20 : s->n); t++) {
+        builder_feature(b, builder_table(b, tables[t % 8].rows, tables[t % 8].dim),
+                        t % 3 == 2 ? POOL_NONE : POOL_SUM, -1);
+        builder_random_bags(b, 25, 3 + t % 5);
+    }
+}
+
+/* The number of rows is a power of two, and row 0 is padding for one feature alone, so that keys
+ * need one bit more for the padding. */
+static void padding_0(struct builder *b, const struct shape *s) {
+    const int32_t t = builder_table(b, s->n, 5);
+    for (int f = 0; f < 3; f++) {
+        builder_feature(b, t, POOL_SUM, f == 1 ? 0 : -1);
+        builder_bag(b, 3, (const int64_t[]){0, 3 + 2 * f, 0});
+        builder_bag(b, f, (const int64_t[]){0, s->n - 1});
+    }
+}
+
+static void draw(struct builder *b, const struct shape *s);
+
+#define PARTS(of) .make = add_parts, .parts = of, .num_parts = sizeof of / sizeof *of
+const struct shape shapes[] = {
+    {"no ids, weighted, int32", EXACT_AND_REAL, PARTS(no_ids),
+     .flags = SHAPE_WEIGHTED | SHAPE_INT32},
+    {"no ids, no pooling", EXACT_AND_REAL, PARTS(no_ids), .flags = SHAPE_SEQUENCES | SHAPE_INT32},
+    {"192 distinct", EXACT_AND_REAL, PARTS(distinct_192)},
+    {"193 distinct", EXACT_AND_REAL, PARTS(distinct_193)},
+    {"384 tables, two lookups", EXACT_ONLY, more_tables_than_lookups, 383},
+    {"385 tables, two lookups", EXACT_ONLY, more_tables_than_lookups, 384},
+    {"many tables", REAL_ONLY, many_tables, 100},
+    {"padding is row 0", EXACT_AND_REAL, padding_0, 16},
+    {"dim 5001", REAL_ONLY, PARTS(wide_rows)},
+    {"one row hit 10^6 times", EXACT_ONLY, PARTS(hot_row)},
+    {"many rows", REAL_ONLY, PARTS(many_rows)},
+    {"long runs, weighted, shared", EXACT_ONLY, PARTS(long_runs), .flags = SHAPE_WEIGHTED},
+    {"long run alone", REAL_ONLY, PARTS(long_run_alone)},
+    {"hot rows, no pooling", EXACT_ONLY, PARTS(hot_rows), .flags = SHAPE_SEQUENCES},
+    {"hot rows, weighted", REAL_ONLY, PARTS(hot_rows), .flags = SHAPE_WEIGHTED},
+    {"one hot row", EXACT_AND_REAL, PARTS(one_hot_row)},
+    {"small tables, weighted", EXACT_ONLY, PARTS(small_tables), .flags = SHAPE_WEIGHTED},
+    {"numbered tables", REAL_ONLY, PARTS(numbered), .flags = SHAPE_SEQUENCES},
+    {"numbered tables, weighted", REAL_ONLY, PARTS(numbered), .flags = SHAPE_WEIGHTED},
+    {"single giant bag", REAL_ONLY, PARTS(giant_bag)},
+    {"dims 36 and 64, long runs", REAL_ONLY, PARTS(cover_64)},
+    {"dims 132 and 256, long runs", EXACT_ONLY, PARTS(cover_256)},
+    {"max, long runs", REAL_ONLY, PARTS(long_runs), .flags = SHAPE_MAX},
+    {"max, hot rows", EXACT_ONLY, PARTS(hot_rows), .flags = SHAPE_MAX},
+    {"max, small tables", REAL_ONLY, PARTS(small_tables), .flags = SHAPE_MAX},
+    {"max, single giant bag", EXACT_ONLY, PARTS(giant_bag), .flags = SHAPE_MAX},
+    {"max, numbered tables", EXACT_ONLY, PARTS(numbered), .flags = SHAPE_MAX},
+    /* Two features read a table, of as many features as tables; one is a sequence. */
+    {"two features of one table", REAL_ONLY, draw, .seed = 20261526},
+    /* A row of 212 columns, which more lanes cover, ends where the gradients do. */
+    {"idle lanes at the end", REAL_ONLY, draw, .seed = 20261548},
+    /* Two steps of a lookup each that cancel: the weight between them is larger, and is rounded, too. */
+    {"steps that cancel", EXACT_ONLY, draw, .seed = 20264345},
+    {"rows all over", REAL_ONLY, PARTS(all_over), .flags = SHAPE_LARGE},
+    {"a quarter of it one row", REAL_ONLY, PARTS(many_times), .flags = SHAPE_LARGE},
+    {"several widths", REAL_ONLY, PARTS(several_widths), .flags = SHAPE_LARGE | SHAPE_WEIGHTED},
+    {"wide rows of two tables", REAL_ONLY, PARTS(two_wide), .flags = SHAPE_LARGE},
+};
+
+const int num_shapes = sizeof shapes / sizeof *shapes;
+
+/* --- drawn shapes */
+
+static struct part draw_part(const struct builder *b, struct dice *d, int64_t rows, int64_t bags,
+                             int64_t most) {
+    struct part p = {.bags = bags, .most = most, .padding = -1};
+    p.pooling = (enum pooling)roll(d, b->weighted ? POOL_MAX : POOL_MAX + 1);
+    p.skew = (enum skew)roll(d, SKEWS);
+    p.lengths = (enum lengths)roll(d, LENGTHS);
+    const bool power = b->exact && p.pooling == POOL_MEAN;
+    if (one_in(d, 3) && !power) p.padding = draw_id(d, p.skew, rows, 0);
+    if (p.lengths == ONE_LONG && !power) p.longest = bags * most;
+    if (one_in(d, 4)) p.bags -= roll(d, bags);
+    return p;
 }
 
 /* Powers of two and their neighbours; few rows; any number. A dense step sweeps over all of
@@ -380,10 +310,10 @@ static int32_t draw_dim(struct dice *d, bool aligned) {
 }
 
 /* `elements` of gradients are split among tables, their features and the bags. */
-static void draw(struct builder *b, int32_t n) {
+static void draw(struct builder *b, const struct shape *s) {
     static const int32_t tables[] = {1, 1, 1, 2, 3, 5, 9, 20};
-    struct dice d = {rng_key(b->seed, 96), 0};
-    (void)n;
+    struct dice d = dice_of(b);
+    (void)s;
     const bool aligned = one_in(&d, 3), backwards = one_in(&d, 3);
     const int32_t count = tables[roll(&d, 8)];
     b->weighted = one_in(&d, 3);
@@ -401,15 +331,18 @@ static void draw(struct builder *b, int32_t n) {
     for (int32_t k = 0; k < count; k++) {
         const int32_t t = backwards ? count - 1 - k : k;
         const int64_t features = one_in(&d, 4) ? roll(&d, 4) : 1;
-        for (int64_t f = 0; f < features; f++) draw_feature(b, &d, t, bags, 1 + lookups / bags);
+        for (int64_t f = 0; f < features; f++) {
+            const struct part p = draw_part(b, &d, b->shapes[t].rows, bags, 1 + lookups / bags);
+            add_feature(b, &d, t, &p);
+        }
     }
     if (b->in.num_features) return;
-    one(b, 3, 2, POOL_SUM);
+    builder_feature(b, builder_table(b, 3, 2), POOL_SUM, -1);
     builder_bag(b, 0, NULL);
 }
 
 struct shape shape_drawn(uint64_t seed) {
-    return (struct shape){"a drawn one", draw, 0, seed % 2 ? EXACT_ONLY : REAL_ONLY, seed};
+    return (struct shape){"a drawn one", seed % 2 ? EXACT_ONLY : REAL_ONLY, draw, .seed = seed};
 }
 
 struct draws shape_draws(uint64_t usual) {
@@ -427,6 +360,35 @@ uint64_t shape_choice(uint64_t seed, uint64_t what, uint64_t count) {
 void shape_build(const struct shape *s, const struct kernel *k, bool exact, struct builder *b) {
     builder_begin(b, s->seed ? s->seed : 1 + (uint64_t)(s - shapes), exact);
     b->smaller = builder_smaller(k);
-    s->make(b, s->n);
+    b->weighted = s->flags & SHAPE_WEIGHTED;
+    if (s->flags & SHAPE_INT32) b->id_type = ID_INT32;
+    s->make(b, s);
     builder_finish(b);
+}
+
+/* Settings that act on most gradients of the builder, one or several at a time. */
+static void draw_shared(uint64_t seed, int32_t t, float shared[RULE_SHARED]) {
+    static const float values[RULE_SHARED] = {
+        [GRAD_SCALE] = 0.375f, [MAXIMIZE] = 1,         [CLIP_VALUE] = 0.03f,
+        [CLIP_NORM] = 0.125f,  [WEIGHT_DECAY] = 0.25f, [DECOUPLED_WEIGHT_DECAY] = 1};
+    for (int k = 0; k < RULE_SHARED; k++)
+        shared[k] = shape_choice(seed, 100 + (uint64_t)(t * RULE_SHARED + k), 3) ? 0 : values[k];
+}
+
+bool shape_dress(const struct shape *s, const struct kernel *k, enum rule_kind rule,
+                 struct builder *b) {
+    const bool adjusts =
+        s->seed && !(k->traits & STEP_PER_LOOKUP) && shape_choice(s->seed, 1, 4) == 0;
+    builder_rules(b, k, rule);
+    builder_storage(b, k,
+                    s->seed ? (int)shape_choice(s->seed, 2 + (uint64_t)rule, 6 * STORAGES)
+                            : (int)(s - shapes) + (int)rule);
+    for (int32_t t = 0; s->seed && t < b->in.num_tables; t++)
+        if (shape_choice(s->seed, 50 + (uint64_t)t, 6) == 0) b->rules[t].param[RULE_LR] *= -1;
+    for (int32_t t = 0; adjusts && t < b->in.num_tables; t++) {
+        float shared[RULE_SHARED];
+        draw_shared(s->seed, t, shared);
+        builder_adjust(b, t, shared);
+    }
+    return adjusts;
 }

@@ -14,12 +14,24 @@
 
 enum modes { EXACT_AND_REAL, EXACT_ONLY, REAL_ONLY };
 
+enum {
+    SHAPE_WEIGHTED = 1,
+    SHAPE_INT32 = 2,
+    SHAPE_SEQUENCES = 4, /* all features are sequences */
+    SHAPE_MAX = 8,       /* max pooling in place of sums and means, but for each third feature */
+    SHAPE_LARGE =
+        16, /* for device kernels that put lookups in order: an emulation gets all of it */
+};
+
 struct shape {
     const char *name;
-    void (*make)(struct builder *b, int32_t n); /* between builder_begin and builder_finish */
+    enum modes modes;                                       /* in which the check can be sharp */
+    void (*make)(struct builder *b, const struct shape *s); /* all between begin and finish */
     int32_t n;
-    enum modes modes; /* in which the check can be sharp */
-    uint64_t seed;    /* of a drawn shape; 0: a pinned one */
+    uint64_t seed; /* of a drawn shape; 0: a pinned one */
+    const struct part *parts;
+    int num_parts;
+    unsigned flags;
 };
 
 extern const struct shape shapes[];
