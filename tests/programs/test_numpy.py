@@ -2,12 +2,10 @@
 # SPDX-License-Identifier: MIT
 """Every operation of embfuse against NumPy (tests/support/numpy_oracle.py), and that against PyTorch where it is
 installed, for every host kernel and rule of embfuse list --json; a rule without a file in tests/rules/ fails. Batches
-are drawn: SEED=n draws others. And NumPy and the suite read each other's .npy files, see tests/unit/test_npy.c."""
-import io
+are drawn: SEED=n draws others."""
 import itertools
 import json
 import os
-import re
 import sys
 
 import tap
@@ -289,32 +287,6 @@ def test_pytorch_agrees(_):
             assert near(oracle.weight_grad(batch, tables), weights.grad.numpy(), atol=2e-5), (SEED, n)
         seen.add((feature["pooling"], weights is not None))
     assert seen == {("none", False), ("none", True), ("sum", False), ("sum", True), ("mean", False), ("max", False)}, seen
-
-
-# --- .npy files: TYPE_SHAPE.npy, or TYPE_SHAPE.vN.npy for an explicit format version N; as in tests/unit/test_npy.c
-SAMPLES = ["f4_scalar", "f4_2x3", "i4_5", "i8_0", "i8_2x1x3x2", "i4_3x0x1000", "f4_120", "f2_3x20", "u2_70", "u1_2x50"]
-
-
-def saved(name):
-    """The bytes that NumPy writes for it, with elements by the formulas of struct sample in test_npy.c."""
-    kind, dims, version = re.match(r"(\w\w)_([^.]*)(?:\.v(\d))?", name).groups()
-    shape = () if dims == "scalar" else tuple(int(d) for d in dims.split("x"))
-    i, out = np.arange(np.prod(shape, dtype=int)), io.BytesIO()
-    value = {"f4": i * 0.5 - 1.25, "i4": 7 * i - 3, "i8": i * 2**33 - 5}.get(kind, 5 * i + 1)
-    array = value.astype("<u2").view("<f2") if kind == "f2" else value.astype("<" + kind)
-    np.lib.format.write_array(out, array.reshape(shape), version=(int(version), 0) if version else (1, 0))
-    return out.getvalue()
-
-
-def test_npy_files_of_both_sides(_):
-    """The unit tests leave the files of npy_write in the build folder, and read those of tests/golden/npy."""
-    written, golden = os.path.join(tap.BUILD, "tests", "npy"), os.path.join(tap.TESTS, "golden", "npy")
-    for folder, names in ((golden, [*SAMPLES, "i4_5.v2", "i4_5.v3"]), (written, SAMPLES)):
-        if not os.path.isdir(folder):
-            raise tap.Skip(f"no {folder}: the unit tests write it")
-        for name in names:
-            with open(os.path.join(folder, name + ".npy"), "rb") as file:
-                assert file.read() == saved(name), (folder, name)
 
 
 if __name__ == "__main__":
