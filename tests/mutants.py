@@ -3,8 +3,8 @@
 """Mutation testing: changes one line of the code at a time, and reports the changes that no test notices.
 
 It works in a copy of the tree, build/mutants/, with its own objects and programs. A mutant with the object code of the
-original does not count. Many that survive are no hole in the tests: a prefetch, a tuned size, room that nobody needs.
-So a run is worth as a sample: --count draws one, --list keeps it, and two suites are compared on the same mutants.
+original does not count. Many that survive are no hole in the tests: a prefetch, a tuned size, spare room. The order is
+drawn from a seed, so that a short run is a fair sample.
 Exit status: 0 if something was tried.
 """
 import argparse
@@ -35,6 +35,7 @@ JUDGES = [("rules/", "unit:oracle kernels:check kernels:corners kernels:defects 
           ("harness/check/", "unit:oracle kernels:check kernels:check_rows "
                              "kernels:corners kernels:overflow kernels:defects kernels:max kernels:kernels"),
           ("harness/workload/", "unit:"), ("", "unit: kernels:")]
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 MEMORY = 12 << 30  # limit for data, since a mutant may ask for anything
 
 
@@ -90,12 +91,12 @@ def kernels_of(objects):
     return places.pop() if len(places) == 1 else "*"
 
 
-def passes(command, folder, patience, **variables):
-    """Whether a command passes in a folder. It is stopped at the first test that fails, and when it prints nothing for
-    `patience` seconds."""
-    line, known = b"", os.environ | {"CMOCKA_MESSAGE_OUTPUT": "TAP", "OMP_WAIT_POLICY": "passive", "BUILD": "build"}
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, cwd=folder, env=known | variables,
-                          shell=isinstance(command, str)) as run:
+def passes(command, folder, patience, pattern="*"):
+    """Whether the tests that fit the pattern pass in a folder. They are stopped at the first one that fails, and when they
+    print nothing for `patience` seconds."""
+    line, known = b"", {"CMOCKA_MESSAGE_OUTPUT": "TAP", "OMP_WAIT_POLICY": "passive", "BUILD": "build", "TESTS": pattern}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, cwd=folder,
+                          env=os.environ | known) as run:
         try:
             while select.select([run.stdout], [], [], patience)[0]:
                 read = os.read(run.stdout.fileno(), 1 << 16)
@@ -126,12 +127,10 @@ class Hunt:
         self.args, self.end = args, end
 
     def noticed(self, tree, m, objects):
-        """Whether a test notices the mutant in the tree, or the command that --judge gives."""
-        if self.args.judge:
-            return not passes(self.args.judge, tree.folder, self.args.patience)
+        """Whether a test notices the mutant in the tree."""
         pattern = kernels_of(objects)
         return any(tree.make(program) or
-                   not passes([tree.at(program), *group], tree.folder, self.args.patience, TESTS=pattern)
+                   not passes([tree.at(program), *group], tree.folder, self.args.patience, pattern)
                    for program, group in judges(m.path))
 
     def outcome(self, tree, m):
@@ -185,17 +184,15 @@ def copy_sources(root, to):
 
 def prepare(args, programs, paths):
     """As many built trees as there are jobs. All tests that judge must pass before anything is changed."""
-    first = Tree(os.path.join(args.root, "build", "mutants", args.sanitize or "plain"), args.sanitize)
+    first = Tree(os.path.join(ROOT, "build", "mutants", args.sanitize or "plain"), args.sanitize)
     os.makedirs(first.folder, exist_ok=True)
-    copy_sources(args.root, first.folder)
+    copy_sources(ROOT, first.folder)
     wrong = first.make(f"-j{args.jobs}", *programs)
     if wrong:
         sys.exit(f"mutants.py: the tests do not build:\n{wrong}")
-    commands = [args.judge] if args.judge else [[first.at(p), *g] for p, g in sorted({(p, tuple(g)) for path in paths
-                                                                                     for p, g in judges(path)})]
-    for command in commands:
-        if not passes(command, first.folder, args.patience):
-            sys.exit(f"mutants.py: fails before anything is changed: {command if args.judge else ' '.join(map(str, command))}")
+    for program, group in sorted({(p, tuple(g)) for path in paths for p, g in judges(path)}):
+        if not passes([first.at(program), *group], first.folder, args.patience):
+            sys.exit(f"mutants.py: fails before anything is changed: {program} {' '.join(group)}")
     trees = [first]
     for k in range(1, args.jobs):
         trees.append(Tree(f"{first.folder}-{k}", args.sanitize))
@@ -209,24 +206,12 @@ def told(m):
 
 
 def chosen(args, paths):
-    """The mutants of the files, in an order that the seed draws; those of the list if it exists."""
+    """The mutants of the files, in an order that the seed draws."""
     mutants = []
     for path in paths:
-        with open(os.path.join(args.root, path), encoding="utf-8") as file:
+        with open(os.path.join(ROOT, path), encoding="utf-8") as file:
             mutants += mutants_of(path, file.read())
-    if args.list and os.path.exists(args.list):
-        known = {told(m): m for m in mutants}
-        with open(args.list, encoding="utf-8") as file:
-            lines = file.read().splitlines()
-        missing = [x for x in lines if x not in known]
-        if missing:
-            sys.exit(f"mutants.py: {args.list}: no such mutant: {missing[0]}")
-        return [known[x] for x in lines]
     random.Random(args.seed).shuffle(mutants)
-    mutants = mutants[:args.count]
-    if args.list:
-        with open(args.list, "w", encoding="utf-8") as file:
-            file.writelines(told(m) + "\n" for m in mutants)
     return mutants
 
 
@@ -234,15 +219,10 @@ def arguments():
     parser = argparse.ArgumentParser(prog="mutants.py", description=__doc__.split("\n", maxsplit=1)[0])
     parser.add_argument("files", nargs="*", help="patterns (default: kernels, the check and the oracle)")
     parser.add_argument("--minutes", type=float, default=20)
-    parser.add_argument("--seed", type=int, default=1, help="seed of the order: a short run is a fair sample")
-    parser.add_argument("--count", type=int, help="try only so many")
-    parser.add_argument("--list", metavar="FILE", help="try the mutants that the file names, or write those drawn to it")
-    parser.add_argument("--judge", metavar="COMMAND", help="a mutant is killed if this shell command fails in the copy of "
-                        "the tree, where it builds what it needs; instead of the tests that belong to a file")
+    parser.add_argument("--seed", type=int, default=1, help="of the order")
     parser.add_argument("--patience", type=float, default=60, metavar="S", help="seconds without output: it hangs")
     parser.add_argument("--sanitize", default="", metavar="ONE", help="like SANITIZE= of make")
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
-    parser.add_argument("--root", default=os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     parser.add_argument("--out", metavar="FILE", help="also write the report to this file")
     return parser.parse_args()
 
@@ -252,13 +232,13 @@ def main():
     end = time.monotonic() + 60 * args.minutes
     resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    paths = sorted({os.path.relpath(p, args.root) for g in args.files or TARGETS
-                    for p in glob.glob(os.path.join(args.root, g), recursive=True)})
+    paths = sorted({os.path.relpath(p, ROOT) for g in args.files or TARGETS
+                    for p in glob.glob(os.path.join(ROOT, g), recursive=True)})
     mutants = chosen(args, paths)
     if not mutants:
         sys.exit(f"mutants.py: nothing to change in: {' '.join(args.files)}")
-    os.makedirs(os.path.join(args.root, "build", "mutants"), exist_ok=True)
-    with open(os.path.join(args.root, "build", "mutants", "lock"), "w", encoding="utf-8") as lock:
+    os.makedirs(os.path.join(ROOT, "build", "mutants"), exist_ok=True)
+    with open(os.path.join(ROOT, "build", "mutants", "lock"), "w", encoding="utf-8") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
