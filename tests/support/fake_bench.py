@@ -1,21 +1,19 @@
 # SPDX-License-Identifier: MIT
-"""Stand-ins for programs that studies run, for tests of the studies: they log their calls, and write made-up results
+"""Stand-ins for programs that other programs run, for tests of these: they log their calls, and write made-up results
 where the real ones would. install() makes one; what it is told is in its script."""
 import json
 import os
-import random
-import re
-import signal
 import sys
 
 import tap
 
 
-def install(folder, name, kind, **told):
-    """An executable folder/name, which calls the function `kind` of this file; returns its path."""
+def install(folder, name, kind, of=__file__, **told):
+    """An executable folder/name, which calls the function `kind` of a file, this one or another; returns its path."""
+    module = os.path.basename(of).removesuffix(".py")
     return tap.script(folder, name, f"#!{sys.executable}\nimport sys\nsys.dont_write_bytecode = True\n"
-                                    f"sys.path[:0] = {[os.path.dirname(__file__)]!r}\nimport fake_bench\n"
-                                    f"fake_bench.{kind}(**{told!r})\n")
+                                    f"sys.path[:0] = {[os.path.dirname(of), os.path.dirname(__file__)]!r}\n"
+                                    f"import {module}\n{module}.{kind}(**{told!r})\n")
 
 
 def calls(log):
@@ -47,180 +45,6 @@ def row(workload, kernel, ns, lookups=1000, rule="sgd", mode="cold", operation="
             "disturbed": 0, "scratch_mib": 1.0,
             "label": f"workload={workload} rule={rule} kernel={kernel} mode={mode} place=host operation={operation} "
                      "check=exact fingerprint=aa placement=same"} | more
-
-
-def workloads(given):
-    """[(name, counters)] of the spec that bench is given."""
-    with open(given["spec"], encoding="utf-8") as file:
-        blocks = [dict(line.split(None, 1) for line in b.splitlines() if line.strip())
-                  for b in re.split(r"(?m)^(?=workload )", file.read()) if b.strip()]
-    found = []
-    for b in blocks:
-        tables, longest = int(b.get("tables", 1)), int(b["length"].split()[-1])
-        for alpha in b["alpha"].split():
-            lookups = int(b["batch"]) * longest * tables
-            found.append((b["workload"] + (f"/alpha:{alpha}" if " " in b["alpha"].strip() else ""),
-                          {"lookups": lookups, "distinct": lookups / 4, "tables": tables, "dim": int(b["dim"]),
-                           "rows": int(b["rows"]) * tables, "alpha": float(alpha), "longest_bag": longest,
-                           "threads": int(given["threads"]), "rule": "rowwise_adagrad"}))
-    return found
-
-
-def bench(log, times, who="", speed=1.0, noise=0.0, bad=(), quiet="", context=()):
-    """Rows of times {kernel: ns per lookup}, times speed, over the threads: of a sweep's spec and filter, or of one
-    workload. bad: {part of a workload's name: what goes wrong there}, unless the file `quiet` exists."""
-    given = options()
-    chosen = re.fullmatch(r"/\(([\w|]+)\)/", given.get("filter", ""))
-    found = workloads(given) if chosen else [("w", {})]
-    names = list(dict.fromkeys(name.partition("/")[0] for name, _ in found))
-    note(log, os.environ.get("EMBFUSE_ISA") or who, names, given)
-    if given.get("reps") == "0":
-        sys.exit("bench: REPS: '0' is not a number from 1 to 1000")
-    if given.get("rule") == "none":
-        sys.exit("[0/1] measuring\nbench: unknown rule 'none'")
-    bad = {what for word, what in dict(bad).items() if any(word in n for n in names) and not os.path.exists(quiet)}
-    if "interrupt" in bad:
-        os.kill(os.getppid(), signal.SIGTERM)
-        signal.pause()
-    if "memory" in bad:
-        why = [f"not run: {n}, all kernels: {n}: needs 99.0 GiB, 1.0 GiB are available" for n in names]
-        print("[0/1] measuring", *why, sep="\n", file=sys.stderr)
-        sys.exit(1)
-    draw = random.Random(len(calls(log)))  # other noise in each call, the same in each run of a test
-    kernels = [k for k in (chosen[1].split("|") if chosen else times) if not ("wrong" in bad and k == list(times)[1])]
-    threads, reps = int(given.get("threads") or 1), int(given["reps"])
-    ns = lambda k: times[k] * speed / threads * draw.uniform(1 - noise, 1 + noise)
-    rows = [row(name, k, ns(k), repetition_index=r, **counters)
-            for name, counters in (found[:1] if "kill" in bad else found) for k in kernels for r in range(reps)]
-    known = {f"emb_kernel_{k}": f"cpu | host | {'deterministic' if i == 0 else 'none'} | {k} by name | idea"
-             for i, k in enumerate(times)}
-    known |= {"emb_kernel_os": "Linux", "emb_cpu": "A CPU", "emb_threads": str(threads), "emb_disturbed_samples": "2",
-              "emb_load_worst": str(len(names) / 2), "emb_var_THREADS": given.get("threads", ""),
-              "emb_var_SPEC": given.get("spec", "")} | dict(context)
-    if "wrong" in bad:
-        known["emb_not_run_0"] = f"{names[0]} | {list(times)[1]} | WRONG RESULT: row 3"
-    save(os.path.join(given["out"], "bench.json"), known, rows)
-    if "kill" in bad:
-        os.kill(os.getpid(), signal.SIGKILL)
-    sys.exit(128 + signal.SIGTERM if "stopped" in bad else 2 if "wrong" in bad else 0)
-
-
-def embfuse(cc="", differs=(), check="exact"):
-    """Lists two kernels, writes batches that hold their rule, and steps whose second weights differ where told."""
-    at = lambda flag: sys.argv[sys.argv.index(flag) + 1]
-    cc = os.environ.get("EMBFUSE_ISA") or cc
-    if sys.argv[1] == "list":
-        kernel = lambda name, place: {"name": name, "place": place, "operation": "step", "traits":
-                                      ["deterministic"] * (name == "cpu_a"), "rules": ["rowwise_adagrad", "adam"]}
-        print(json.dumps({"kernels": [kernel("cpu_a", "host"), kernel("cpu_b", "host"), kernel("cuda_a", "device")],
-                          "rules": [{"name": "rowwise_adagrad"}, {"name": "adam"}]}))
-    elif sys.argv[1] == "gen":
-        with open(sys.argv[2], encoding="utf-8") as spec, open(at("--out") + ".batch", "w", encoding="utf-8") as batch:
-            rule, = set(re.findall(r"rule (\w+)", spec.read()))
-            batch.write(rule)
-    else:
-        with open(at("--batch") + ".batch", encoding="utf-8") as batch:
-            case = [cc, at("--kernel"), batch.read()]
-        for what in ("weight.0", "weight.1"):
-            with open(f"{at('--out')}.{what}.npy", "w", encoding="utf-8") as file:
-                file.write("other" if what == "weight.1" and case == list(differs) else "bytes")
-        print("checked:", check)
-
-
-def make_compilers(log, differs=(), check="exact", wrong=False, broken=None):
-    """make of one compiler: it writes both programs; clang's take twice as long as gcc's."""
-    given = options()
-    cc, folder = given.get("CC", ""), given["B"]
-    if cc == broken or given["NVCC"] or ("CC" in given) == ("NATIVE" in given):
-        sys.exit(2)
-    os.makedirs(folder, exist_ok=True)
-    install(folder, "bench", "bench", log=log, who=cc, times={"cpu_a": 1000.0, "cpu_b": 1000.0},
-            speed=1.0 if cc == "gcc" else 2.0, bad={"w": "wrong"} if wrong and cc == "clang" else {},
-            context={"emb_compiler": f"{cc} 1.0", "emb_flags": "-O3 -Ibuild/" + cc,
-                     "emb_load_worst": "3" if cc == "icx" else "0.5"})
-    install(folder, "embfuse", "embfuse", cc=cc, differs=differs, check=check)
-
-
-def make_revision(log):
-    """make of one revision: its bench has the speed that the file SPEED says."""
-    clone = sys.argv[sys.argv.index("-C") + 1]
-    assert "NVCC=" in sys.argv and "B=build" in sys.argv and sys.argv[-1] == "build/bench", sys.argv
-    with open(os.path.join(clone, "SPEED"), encoding="utf-8") as file:
-        speed, commit = file.read().split()
-    if speed == "broken":
-        sys.exit(2)
-    os.makedirs(os.path.join(clone, "build"), exist_ok=True)
-    install(os.path.join(clone, "build"), "bench", "bench", log=log, who=float(speed), speed=float(speed), noise=0.01,
-            times={"cpu_a": 1000.0, "cpu_b": 1000.0}, context={"emb_commit": commit, "emb_load_worst": "0"})
-
-
-def make_record(log, cpu, bad=(), noise=()):
-    """make of the targets of a record. bad: {target: what goes wrong}; noise: the shares of disturbed samples of the
-    first call, the second, ..."""
-    words = [w for w in sys.argv[1:] if not w.startswith("-")]
-    target, given = words[0], options()
-    note(log, target, given)
-    count, bad = len(calls(log)), dict(bad).get(target)
-    where = {"bench": ["bench"], "peers": ["peers/bench", "peers-1-thread/bench"], "ladder": ["ladder/bench"],
-             "bench-compilers": ["compilers/bench"], "bench-isa": ["isa/bench"]}.get(target, [f"{target}/{target}"])
-    if bad == "fails":
-        print("pip could not install it (no network?)\n    [1/2] part 1\n\nmake[1]: x", file=sys.stderr)
-        sys.exit("make: *** [extra.mk:29: peers] Error 1")
-    if bad == "no file":
-        sys.exit(0)
-    share = ([*noise, 0.0])[min(count - 1, len(noise))]
-    rows = [row("w", "k", 1e3 + 1e3 * count, threads=2, disturbed=float(i < 100 * share)) for i in range(100)]
-    context = {"emb_cpu": cpu, "emb_commit": "c0ffee", "emb_threads": "2", "executable": "/x",
-               "emb_kernel_k": "cpu | host", "emb_var_OUT": given["OUT"], "emb_var_TRACE": given.get("TRACE", "")}
-    context |= {"emb_not_run_0": "w | other | WRONG RESULT: row 3"} if bad == "wrong" else {}
-    context |= {"emb_cut_short": "by SIGTERM"} if bad == "cut" else {}
-    for path in where:
-        save(os.path.join(given["OUT"], path + ".json"), context, rows)
-    if bad == "hangs":
-        note(log + ".hangs")
-        signal.pause()
-    if bad == "wrong":
-        sys.exit("make: *** [Makefile:225: bench] Error 2")
-
-
-# --- the two processes of make peers: the suite's, and the peers'
-def say(**answer):
-    print(json.dumps(answer), flush=True)
-
-
-def session(refused):
-    say(context={"emb_schema": "1", "emb_threads": "2", "emb_var_REPS": "3", "emb_var_FILTER": "cpu_|torch_sp|fb",
-                 "emb_kernel_cpu_fused": "cpu | host | none | fused | An idea."})
-    say(workload="w", rule="sgd", text="words", ring=3, seed=42, tables=[[10, 4]],
-        cases=[{"kernel": "cpu_fused", "mode": "cold"}])
-    for line in sys.stdin:
-        if line.startswith("sample"):
-            say(**row("w", "cpu_fused", 1500.0, copy_gbs=10.0, rmw_gbs=5.0, gather_gbs=20.0, bags=7, traffic_gbs=2.0,
-                      repetition_index=int(line.split()[2]), line_mib=4e6 / 2**20, gather_mib=8e6 / 2**20))
-        elif line.startswith("next"):
-            say(refused=refused)
-            break
-        else:
-            say()
-    say(end=True)
-
-
-def worker(reason="sgd: too large", crash=0, mark="aa"):
-    """It is refused for a reason, may die with a status, and may have other ids."""
-    inherited = ("OMP_NUM_THREADS", "OMP_PROC_BIND", "TORCH_USE_RTLD_GLOBAL", "THP_MEM_ALLOC_ENABLE")
-    say(context={"emb_torch": "0.0", "emb_fbgemm": "0.1", "emb_env": {k: os.environ.get(k) for k in inherited},
-                 "emb_kernel_fbgemm": "fbgemm | host | none | FBGEMM | A peer.",
-                 "emb_kernel_torch_sparse": "torch | host | none | PyTorch | A peer."})
-    for order in map(json.loads, sys.stdin):
-        if order["do"] == "check":
-            say(peers={"fbgemm": {"note": "another formula"}}, refused={"torch_sparse": reason})
-        elif order["do"] != "sample":
-            say(weights=False)
-        elif crash:
-            sys.exit(crash)
-        else:
-            own = row("w", "fbgemm", 1000.0, distinct=10, traffic_gbs=2.0, repetition_index=order["round_"])
-            say(**own | {"label": own["label"].replace("=aa", f"={mark}").replace(" placement=same", "")})
 
 
 # --- what make ci-metrics runs

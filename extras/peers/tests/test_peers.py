@@ -15,7 +15,7 @@ VENV = os.path.join("build", "peers", "venv")
 sys.dont_write_bytecode = True
 import tap
 from tap import GOLDEN, ROOMS, ROOT, script, tool
-import fake_bench
+import fake_peers
 import results
 from spoiled import equal, one_line_error
 
@@ -36,8 +36,8 @@ def run(name, *args, env=None):
 
 def stand_ins(folder, refused=None, **told):
     """Runs the driver with stand-ins for both processes."""
-    session = fake_bench.install(folder, "session", "session", refused=refused or {})
-    worker = fake_bench.install(folder, "worker", "worker", **told)
+    session = fake_peers.install(folder, "session", "session", refused=refused or {})
+    worker = fake_peers.install(folder, "worker", "worker", **told)
     out = os.path.join(folder, "out")
     return out, run("peers.py", "--session", session, "--python", worker, "--out", out)
 

@@ -11,7 +11,7 @@ sys.dont_write_bytecode = True
 import tap
 from tap import tool
 import compare
-import fake_bench
+import fake_studies
 import history
 import noise_floor
 import results
@@ -42,7 +42,7 @@ class Project:
             git(self.folder, "add", ".")
             git(self.folder, "commit", "--quiet", "-m", f"speed {speed}")
             self.revisions.append(git(self.folder, "rev-parse", "HEAD"))
-        install, speed, times = fake_bench.install, speeds[-1], {"cpu_a": 1000.0, "cpu_b": 1000.0}
+        install, speed, times = fake_studies.install, speeds[-1], {"cpu_a": 1000.0, "cpu_b": 1000.0}
         self.make = install(folder, "make", "make_revision", log=self.log)
         self.here = ["--embfuse", install(folder, "embfuse", "embfuse"),
                      "--bench", install(folder, "bench", "bench", log=self.log, who=speed, speed=speed, noise=0.01,
@@ -55,7 +55,7 @@ class Project:
                               env=os.environ | {"PYTHONDONTWRITEBYTECODE": "1"})
 
     def calls(self):
-        return [(who, given) for who, _, given in fake_bench.calls(self.log)]
+        return [(who, given) for who, _, given in fake_studies.calls(self.log)]
 
     def path(self, name):
         return os.path.join(self.out, name)

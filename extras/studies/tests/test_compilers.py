@@ -9,7 +9,7 @@ sys.dont_write_bytecode = True
 import tap
 from tap import GOLDEN, ROOT, script, tool
 import compilers
-import fake_bench
+import fake_studies
 import results
 from program import ResultError
 from spoiled import equal, one_line_error
@@ -17,7 +17,7 @@ from spoiled import equal, one_line_error
 
 def run(folder, *args, **told):
     """A run with stand-ins for make and for three compilers."""
-    make = fake_bench.install(folder, "make", "make_compilers", log=os.path.join(folder, "log"), **told)
+    make = fake_studies.install(folder, "make", "make_compilers", log=os.path.join(folder, "log"), **told)
     for name in ("gcc", "clang", "icx"):
         script(folder, name, "#!/bin/sh\n")
     out = os.path.join(folder, "out")
@@ -28,7 +28,7 @@ def run(folder, *args, **told):
 
 
 def calls(folder):
-    return [(who, given) for who, _, given in fake_bench.calls(os.path.join(folder, "log"))]
+    return [(who, given) for who, _, given in fake_studies.calls(os.path.join(folder, "log"))]
 
 
 def test_compilers_take_turns_and_all_samples_are_kept(folder):

@@ -12,7 +12,7 @@ sys.dont_write_bytecode = True
 import tap
 from tap import ROOT
 import crossover
-import fake_bench
+import fake_studies
 import results
 import scaling
 import sweep
@@ -31,11 +31,11 @@ def study(name, *args):
 def measure(name, folder, *args, bad=None, quiet=""):
     """A whole run with the stand-in: (the process, the calls of bench, the path of the result)."""
     path, log = os.path.join(folder, "result.json"), os.path.join(folder, "log")
-    bench = fake_bench.install(folder, "bench", "bench", log=log, times=TIMES, bad=bad or {}, quiet=quiet)
+    bench = fake_studies.install(folder, "bench", "bench", log=log, times=TIMES, bad=bad or {}, quiet=quiet)
     if os.path.exists(log):
         os.unlink(log)
     done = study(name, path, folder, f"--bench={bench}", "--threads=1 2", *KERNELS, *args)
-    return done, [call[1:] for call in fake_bench.calls(log)], path
+    return done, [call[1:] for call in fake_studies.calls(log)], path
 
 
 def all_pairs(points):

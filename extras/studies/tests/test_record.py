@@ -11,7 +11,7 @@ import sys
 sys.dont_write_bytecode = True
 import tap
 from tap import tool
-import fake_bench
+import fake_studies
 import merge
 import program
 import recorded
@@ -34,7 +34,7 @@ class Setting:
         self.now(bad, noise)
 
     def now(self, bad=None, noise=()):
-        fake_bench.install(self.root, "make", "make_record", log=self.log, bad=bad or {}, noise=list(noise),
+        fake_studies.install(self.root, "make", "make_record", log=self.log, bad=bad or {}, noise=list(noise),
                            cpu=recorded.cpu_name())
         if os.path.exists(self.log):
             os.unlink(self.log)
@@ -50,7 +50,7 @@ class Setting:
         return done.returncode, done.stdout + done.stderr
 
     def calls(self):
-        return fake_bench.calls(self.log)
+        return fake_studies.calls(self.log)
 
     def targets(self):
         return [target for target, _ in self.calls()]
