@@ -212,18 +212,13 @@ static void judged(void **state) {
     }
 }
 
-/* --- edits of the right answer */
+/* --- edits of the right answer, by every rule. (One bit of any element: test_check_rows.c.) */
 
 #define EACH_EDIT(X)                                                                               \
     X(NAN_IN_TOUCHED, "a NaN in a touched row")                                                    \
-    X(NAN_IN_UNTOUCHED, "a NaN in another row")                                                    \
-    X(ONE_ULP, "a touched weight off by 1 ulp")                                                    \
     X(FEW_BOUNDS, "a touched weight off by 3 bounds")                                              \
     X(INFINITE, "an infinity")                                                                     \
-    X(BIT_OF_UNTOUCHED, "one bit of an untouched row")                                             \
     X(BIT_OF_PADDING, "one bit of a padding row")                                                  \
-    X(ULP_OF_STATE, "state of a touched row off by 1 ulp")                                         \
-    X(BIT_OF_IDLE_STATE, "one bit of an idle row's state")                                         \
     X(SIGN_OF_ZERO, "an untouched weight 0 becomes -0")
 
 enum edit { EACH_EDIT(NUMBER) EDITS };
@@ -256,58 +251,36 @@ static float beyond_bound(const struct builder *b) {
     return (float)(w[COLUMN].value + 3 * w[COLUMN].error);
 }
 
-static void flip_last_bit(float *x) {
-    uint32_t bits;
-    memcpy(&bits, x, sizeof bits);
-    bits ^= 1;
-    memcpy(x, &bits, sizeof bits);
-}
-
-/* Returns false where the rule has nothing that could be edited so. */
-static bool apply(enum edit what, struct builder *b) {
+static void apply(enum edit what, struct builder *b) {
     const struct table_shape *shape = &b->in.tables[TABLE];
-    struct row_memory hit = row_memory(&b->tables.tables[TABLE], shape, HIT);
-    struct row_memory idle = row_memory(&b->tables.tables[TABLE], shape, IDLE);
-    float *hit_state = hit.row ? hit.row : hit.elem[0] ? hit.elem[0] + COLUMN : NULL;
-    float *idle_state = idle.row ? idle.row : idle.elem[0] ? idle.elem[0] + COLUMN : NULL;
+    float *hit = row_memory(&b->tables.tables[TABLE], shape, HIT).weight,
+          *idle = row_memory(&b->tables.tables[TABLE], shape, IDLE).weight;
     switch (what) {
-    case NAN_IN_TOUCHED: hit.weight[COLUMN] = NAN; return true;
-    case NAN_IN_UNTOUCHED: idle.weight[COLUMN] = NAN; return true;
-    case ONE_ULP: hit.weight[COLUMN] = nextafterf(hit.weight[COLUMN], INFINITY); return true;
-    case FEW_BOUNDS: hit.weight[COLUMN] = beyond_bound(b); return true;
-    case INFINITE: hit.weight[COLUMN] = INFINITY; return true;
-    case BIT_OF_UNTOUCHED: flip_last_bit(&idle.weight[0]); return true;
+    case NAN_IN_TOUCHED: hit[COLUMN] = NAN; break;
+    case FEW_BOUNDS: hit[COLUMN] = beyond_bound(b); break;
+    case INFINITE: hit[COLUMN] = INFINITY; break;
     case BIT_OF_PADDING:
-        flip_last_bit((float *)b->tables.tables[0].weight.data + PADDING * DIM + COLUMN);
-        return true;
-    case ULP_OF_STATE:
-        if (hit_state) *hit_state = nextafterf(*hit_state, INFINITY);
-        return hit_state;
-    case BIT_OF_IDLE_STATE:
-        if (idle_state) flip_last_bit(idle_state);
-        return idle_state;
+        ((unsigned char *)b->tables.tables[0].weight.data)[PADDING * DIM * sizeof(float)] ^= 1;
+        break;
     case SIGN_OF_ZERO:
         row_memory(&b->before.tables[TABLE], shape, IDLE).weight[2] = 0.0f;
-        idle.weight[2] = -0.0f;
-        return true;
+        idle[2] = -0.0f;
+        break;
     case EDITS: break;
     }
-    return false;
 }
 
 static void edited(void **state) {
     enum edit what = (enum edit)(intptr_t)((const struct kernel_test *)*state)->param;
     for (int exact = 0; exact < 2; exact++)
         for (int kind = 0; kind < RULE_COUNT; kind++) {
-            if (!exact && (what == ONE_ULP || what == ULP_OF_STATE)) continue; /* may be rounding */
             struct builder b;
             build(&b, exact, (enum rule_kind)kind);
             assert_null(builder_check(&b, &flawed, 1));
-            bool wrong = apply(what, &b);
-            bool rejected = builder_judge(&b, &flawed) != NULL;
-            if (rejected != wrong)
-                fail_msg("%s gradients, %s: %s", exact ? "exact" : "real",
-                         rule_info((enum rule_kind)kind).name, rejected ? b.message : "accepted");
+            apply(what, &b);
+            if (!builder_judge(&b, &flawed))
+                fail_msg("%s gradients, %s: accepted", exact ? "exact" : "real",
+                         rule_info((enum rule_kind)kind).name);
             builder_free(&b);
         }
 }

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * What the registry and the rules say of themselves, what kernels refuse, and that they include only
- * files of kernels/. (The folder is the registry: tests/portable/test_add.py.)
+ * What the registry and the rules say of themselves, and what kernels refuse. (The folder is the
+ * registry: tests/portable/test_add.py. What kernels include: tests/programs/test_extras.py.)
  */
-#include <glob.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -165,43 +164,9 @@ static void says_whose_code_runs(void **state) {
     }
 }
 
-/* --- what a kernel sees: files of kernels/, and no rule, which is written once */
-
-static void check_line(const char *where, bool shared, const char *line) {
-    char name[200];
-    if (sscanf(line, " # include \"%199[^\"]\"", name) == 1 && strncmp(name, "kernels/", 8) != 0 &&
-        strcmp(name, "rules.h") != 0 && strncmp(name, "rule_", 5) != 0)
-        fail_msg("%s includes %s", where, name);
-    for (int rule = 0; rule < RULE_COUNT && !shared; rule++) {
-        snprintf(name, sizeof name, "RULE_%s", rule_info((enum rule_kind)rule).name);
-        if (strstr(line, "sqrt") || strstr(line, name))
-            fail_msg("%s knows a rule: %s", where, line);
-    }
-}
-
-static void check_file(const char *path, bool shared) {
-    FILE *f = fopen(path, "r");
-    assert_non_null(f);
-    char line[400];
-    while (fgets(line, sizeof line, f)) check_line(path, shared, line);
-    fclose(f);
-}
-
-static void kernels_see_kernels_alone(void **state) {
-    (void)state;
-    glob_t shared, own;
-    assert_int_equal(glob("kernels/*.*", 0, NULL, &shared), 0); /* such as kernel.h */
-    assert_int_equal(glob("kernels/*/*.*", 0, NULL, &own), 0);
-    for (size_t i = 0; i < shared.gl_pathc; i++) check_file(shared.gl_pathv[i], true);
-    for (size_t i = 0; i < own.gl_pathc; i++) check_file(own.gl_pathv[i], false);
-    globfree(&shared);
-    globfree(&own);
-}
-
 TESTS(registry) {
     add_test("rules are described", rules_are_described, NULL, NULL);
     add_test("found by name", found_by_name, NULL, NULL);
-    add_test("kernels see kernels alone", kernels_see_kernels_alone, NULL, NULL);
     add_kernel_tests("65535 tables", many_tables, NULL);
     add_kernel_tests("refuses too many lookups and rows", refuses_sizes, NULL);
     add_kernel_tests("says whose code runs", says_whose_code_runs, NULL);

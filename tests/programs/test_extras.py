@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""The core stands alone: it names no extra, an extra reaches the core and extras/library only, and without any
-one of them, or all, the rest builds and links."""
+"""The core stands alone: it names no extra, kernels include kernels only, an extra reaches the core and extras/library
+only, and without any one of them, or all, the rest builds and links."""
 import glob
 import os
 import re
@@ -48,6 +48,20 @@ def test_the_core_names_no_extra(_):
     own = {("tests/programs/test_extras.py", extra) for extra in EXTRAS}
     equal(sorted(reached(INCLUDE, COMPILED, *CORE)), [])
     equal(sorted(reached(NAMED, ("Makefile", *READ), *CORE) - own), [])
+
+
+def test_a_kernel_includes_kernels_alone_and_knows_no_rule(_):
+    """What all of them share, kernels/*.*, may name rules."""
+    kernels = [os.path.relpath(path, tap.ROOT) for path in files("kernels") if path.endswith(COMPILED)]
+    assert len(kernels) > 50, kernels
+    rules = "|".join(os.path.basename(p)[:-2] for p in glob.glob(os.path.join(tap.ROOT, "rules", "*.h")))
+    other = re.compile(r'(?m)^[ \t]*#[ \t]*include[ \t]+"(?!kernels/|rules\.h|rule_)[^"]*"')
+    knows = re.compile(rf"sqrt|RULE_(?:{rules})\b")
+    for path in kernels:
+        with open(os.path.join(tap.ROOT, path), encoding="utf-8") as file:
+            text = file.read()
+        equal((path, other.findall(text)), (path, []))
+        equal((path, path.count("/") > 1 and knows.findall(text) or []), (path, []))
 
 
 def test_an_extra_reaches_the_core_and_the_library_only(_):
