@@ -15,7 +15,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "harness/check/oracle.h"
 #include "tests/support/batch_builder.h"
 
 #include "tests/support/kernel_tests.h"
@@ -144,46 +143,11 @@ static void kernel_as_by_hand(void **state) {
     builder_free(&b);
 }
 
-/* The oracle on one row: exact values, and a bound that is not zero, since floats are rounded. */
-static void oracle_row_as_by_hand(const struct builder *b, const struct row_run *run,
-                                  const struct worked *w) {
-    struct num grad[DIM], weight[DIM], s0[DIM], s1[DIM];
-    for (int d = 0; d < DIM; d++) {
-        weight[d] = (struct num){weight_before((int)run->row, d), 0};
-        s0[d] = (struct num){w->s0[d], 0};
-        s1[d] = (struct num){w->s1[d], 0};
-    }
-    struct num states[RULE_ROW_STATES] = {{w->row, 0}};
-    struct oracle_row row = {.weight = weight, .row = states, .elem = {s0, s1}};
-    oracle_sum(&b->in, &b->index.lookup[run->first], run[1].first - run->first, true, DIM, grad);
-    oracle_update(&b->rules[0], b->step, DIM, grad, &row);
-    struct rule_info info = rule_info(b->rules[0].kind);
-    for (int d = 0; d < DIM; d++) {
-        assert_true(weight[d].value == weight_before((int)run->row, d) - w->minus[d]);
-        assert_true(weight[d].error > 0 && weight[d].error < 1e-5);
-        if (info.elem_states > 0) assert_true(s0[d].value == w->after_s0[d]);
-        if (info.elem_states > 1) assert_true(s1[d].value == w->after_s1[d]);
-    }
-    if (info.row_states) assert_true(row.row[0].value == w->after_row);
-}
-
-static void oracle_as_by_hand(void **state) {
-    const struct example *x = ((const struct kernel_test *)*state)->param;
-    struct builder b;
-    build_example(x, &b);
-    assert_int_equal(b.index.rows, 4);
-    for (int64_t u = 0; u < b.index.rows; u++)
-        oracle_row_as_by_hand(&b, &b.index.run[u], worked_row(x, (int)b.index.run[u].row));
-    builder_free(&b);
-}
-
 TESTS(00_example) {
     for (int i = 0; i < EXAMPLES; i++) {
         char name[80];
-        snprintf(name, sizeof name, "oracle: two samples, %s",
-                 rule_info(examples[i].rule.kind).name);
-        add_test(name, oracle_as_by_hand, NULL, &examples[i]);
-        add_kernel_tests(name + strlen("oracle: "), kernel_as_by_hand, &examples[i]);
+        snprintf(name, sizeof name, "two samples, %s", rule_info(examples[i].rule.kind).name);
+        add_kernel_tests(name, kernel_as_by_hand, &examples[i]);
     }
     return run_listed("example");
 }

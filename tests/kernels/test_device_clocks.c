@@ -57,5 +57,5 @@ static void heat_throttles_and_a_power_cap_does_not(void **state) {
 TESTS(device_clocks) {
     ADD_TEST(of_the_open_device);
     ADD_TEST(heat_throttles_and_a_power_cap_does_not);
-    return run_added("device_clocks");
+    return run_listed("device_clocks");
 }

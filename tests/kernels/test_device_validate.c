@@ -34,7 +34,6 @@ static const struct mistake mistakes[] = {
     {"offsets that start late", IN_OFFSETS, 0, 1, "offsets start at 1; they must start at 0"},
     {"offsets that end early", IN_OFFSETS, 8, 15, "15"},
 };
-enum { NUM_MISTAKES = sizeof mistakes / sizeof *mistakes };
 
 static void plant(struct device_batch *d, const struct mistake *m, struct error *err) {
     char *ids = d->ids.data;
@@ -69,8 +68,6 @@ static void found(void **state) {
 }
 
 TESTS(device_validate) {
-    struct CMUnitTest tests[NUM_MISTAKES];
-    for (int i = 0; i < NUM_MISTAKES; i++)
-        tests[i] = case_test(mistakes[i].test, found, &mistakes[i]);
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    ADD_CASES(mistakes, found);
+    return run_listed("device_validate");
 }

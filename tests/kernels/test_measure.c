@@ -11,17 +11,10 @@
 #include "tests/support/bench_case.h"
 #include "tests/support/kernel_tests.h"
 
-static const char spec[] = "workload w\ntables 2\nrows 5000\ndim 4\nbatch 60\nlength uniform 0 "
-                           "9\nids zipf\nalpha 1\nrule %s\n";
-
 static void open_with(struct bench *b, const char *rule) {
-    char text[sizeof spec + 40];
-    memset(b, 0, sizeof *b);
-    snprintf(text, sizeof text, spec, rule);
-    b->w = generate(text, 2, GRAD_EXACT);
-    if (measure_open(&b->m, &b->w, OP_STEP, GRAD_EXACT, 2, &b->err) ||
-        measure_open_place(&b->m, ON_HOST, &b->err))
-        fail_msg("%s", b->err.text);
+    char more[60];
+    snprintf(more, sizeof more, "rule %s\n", rule);
+    bench_must(bench_open(b, more, OP_STEP, ON_HOST), b);
 }
 
 static const struct kernel *find(const char *name) {

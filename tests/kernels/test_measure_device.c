@@ -3,7 +3,6 @@
  * The measurement of device kernels: what is refused and told, and what leaves rows alone. (Right
  * kernels: test_iteration.c.)
  */
-#include <stdio.h>
 #include <string.h>
 
 #include "harness/device/device_ceiling.h"
@@ -14,20 +13,13 @@
 #include "tests/support/bench_case.h"
 #include "tests/support/kernel_tests.h"
 
-/* 0, or -1 if the place cannot be opened. */
-static int open_at(struct bench *b, enum rule_kind rule, enum backend place) {
-    char more[60];
-    snprintf(more, sizeof more, "rule %s\n", rule_info(rule).name);
-    return bench_open(b, more, OP_STEP, place);
-}
-
 /* A step that nobody can judge, of an lr that makes every weight NaN, leaves no trace for the next
  * kernel. */
 static void undecided_step_leaves_no_trace(void **state) {
     const struct kernel *k = ((const struct kernel_test *)*state)->kernel;
     struct bench b;
     if (!kernel_applies(k, RULE_ftrl)) skip();
-    bench_must(open_at(&b, RULE_ftrl, k->place), &b);
+    bench_must(bench_open(&b, "rule ftrl\n", OP_STEP, k->place), &b);
     const struct rule rule = b.m.rules[0];
     b.m.rules[0].param[RULE_LR] = 0;
     b.m.steps[0] = rule_step(b.m.rules[0], MEASURED_STEP);
@@ -65,7 +57,7 @@ static void planted_kernels(void **state) {
                   refused = {.name = "refused", .place = ON_DEVICE, .run = refused_launch},
                   huge = idle;
     huge.scratch_bytes = a_terabyte;
-    assert_int_equal(open_at(&b, RULE_sgd, ON_DEVICE), 0);
+    assert_int_equal(bench_open(&b, "rule sgd\n", OP_STEP, ON_DEVICE), 0);
     assert_int_equal(bench_admit(&b, &idle, MODE_COLD), 1);
     assert_non_null(strstr(b.result.message, "table 0 row"));
     assert_int_equal(bench_admit(&b, &refused, MODE_COLD), -1);
@@ -81,7 +73,7 @@ static void too_small_a_device(void **state) {
     (void)state;
     struct bench b;
     emulation_capacity(1 << 14);
-    assert_int_equal(open_at(&b, RULE_adam, ON_DEVICE), -1);
+    assert_int_equal(bench_open(&b, "rule adam\n", OP_STEP, ON_DEVICE), -1);
     emulation_capacity((size_t)8 << 30);
     assert_non_null(strstr(b.err.text, "GiB of device memory"));
     assert_non_null(strstr(b.err.text, "are free"));

@@ -48,14 +48,7 @@ int builder_smaller(const struct kernel *k) {
 
 const char *builder_name_way(const struct kernel *k, int way) {
     static char name[60];
-    if (k->place == ON_HOST)
-        snprintf(name, sizeof name, "%d threads", way);
-    else if (!builder_emulates(k))
-        snprintf(name, sizeof name, "run %d on the device", way);
-    else if (way <= 2)
-        snprintf(name, sizeof name, "emulated, %s", way == 1 ? "ascending" : "descending");
-    else
-        snprintf(name, sizeof name, "emulated, random order %d", way);
+    snprintf(name, sizeof name, k->place == ON_HOST ? "%d threads" : "order %d of the device", way);
     return name;
 }
 

@@ -13,37 +13,37 @@
 
 #include <cmocka.h>
 
-/* run receives the case as *state. */
-static inline struct CMUnitTest case_test(const char *name, CMUnitTestFunction run,
-                                          const void *the_case) {
-    return (struct CMUnitTest){name, run, NULL, NULL, (void *)(uintptr_t)the_case};
-}
-
 /* The tests of a file in the order of their calls: ADD_TEST(run), and ADD_CASES(cases, run) for an array of
- * structs that begin with a name; then return run_added("NAME"). */
-enum { ADDED_MAX = 200 };
+ * structs that begin with a name, of which run receives one as *state; then return run_listed("NAME"). */
+enum { LISTED_MAX = 4000 };
 
 static struct {
     size_t count;
-    struct CMUnitTest test[ADDED_MAX];
-} added;
+    struct CMUnitTest test[LISTED_MAX];
+} listed;
+
+static inline void add_case(const char *name, CMUnitTestFunction run, const void *the_case) {
+    if (listed.count == LISTED_MAX) abort();
+    listed.test[listed.count++] =
+        (struct CMUnitTest){name, run, NULL, NULL, (void *)(uintptr_t)the_case};
+}
 
 static inline void add_cases(const void *cases, size_t bytes, size_t count,
                              CMUnitTestFunction run) {
     for (size_t i = 0; i < count; i++) {
         const char *const *one = (const void *)((const char *)cases + i * bytes);
-        if (added.count == ADDED_MAX) abort();
-        added.test[added.count++] = case_test(*one, run, one);
+        add_case(*one, run, one);
     }
 }
 
 #define ADD_CASES(cases, run)                                                                      \
     add_cases(cases, sizeof *(cases), sizeof(cases) / sizeof *(cases), run)
-#define ADD_TEST(run) add_cases(&(const char *){#run}, sizeof(char *), 1, run)
+#define ADD_TEST(run) add_case(#run, run, NULL)
 
-static inline int run_added(const char *group) {
+/* TESTS in the environment, a pattern such as '*: weighted*', chooses among them. */
+static inline int run_listed(const char *group) {
     if (getenv("TESTS")) cmocka_set_test_filter(getenv("TESTS"));
-    return _cmocka_run_group_tests(group, added.test, added.count, NULL, NULL);
+    return _cmocka_run_group_tests(group, listed.test, listed.count, NULL, NULL);
 }
 
 /* The tests of a file test_NAME.c, begun as a function: TESTS(NAME) { ...; return status; } The folder is the

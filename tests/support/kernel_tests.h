@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * A list of cmocka tests that is made at run time: one TAP line for every registered kernel, or for
- * one case. Include it last, as cmocka_cases.h.
+ * Tests of every registered kernel, each with a TAP line of its own. Include it last, as
+ * cmocka_cases.h.
  */
 #pragma once
 
@@ -18,24 +18,14 @@ struct kernel_test {
     char name[120];
 };
 
-enum { KERNEL_TESTS_MAX = 4000 };
-
-struct kernel_tests {
-    size_t count;
-    struct CMUnitTest test[KERNEL_TESTS_MAX];
-    struct kernel_test of[KERNEL_TESTS_MAX];
-};
-
-static struct kernel_tests kernel_tests;
-
 static inline void add_test(const char *name, CMUnitTestFunction run, const struct kernel *kernel,
                             const void *param) {
-    if (kernel_tests.count == KERNEL_TESTS_MAX) abort();
-    struct kernel_test *of = &kernel_tests.of[kernel_tests.count];
+    static struct kernel_test tests[LISTED_MAX];
+    struct kernel_test *of = &tests[listed.count % LISTED_MAX];
     *of = (struct kernel_test){.kernel = kernel, .param = param};
     snprintf(of->name, sizeof of->name, "%s%s%s", kernel ? kernel->name : "", kernel ? ": " : "",
              name);
-    kernel_tests.test[kernel_tests.count++] = case_test(of->name, run, of);
+    add_case(of->name, run, of);
 }
 
 /* One test per registered kernel of an operation; those of device kernels also run on a GPU: see
@@ -57,10 +47,4 @@ static inline void add_kernel_tests_on(enum backend place, const char *name, CMU
     for (const struct registered *r = registry(); r->kernel; r++)
         if (r->kernel->place == place && r->kernel->operation == OP_STEP)
             add_test(name, run, r->kernel, param);
-}
-
-/* TESTS in the environment, a pattern such as '*: weighted*', chooses among them. */
-static inline int run_listed(const char *group) {
-    if (getenv("TESTS")) cmocka_set_test_filter(getenv("TESTS"));
-    return _cmocka_run_group_tests(group, kernel_tests.test, kernel_tests.count, NULL, NULL);
 }

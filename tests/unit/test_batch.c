@@ -205,5 +205,5 @@ TESTS(batch) {
     ADD_TEST(layout);
     ADD_CASES(invalid_cases, validated);
     ADD_TEST(derived);
-    return run_added("batch");
+    return run_listed("batch");
 }

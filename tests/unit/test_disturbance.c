@@ -74,5 +74,5 @@ TESTS(disturbance) {
     ADD_TEST(waiting_is_added_up);
     ADD_TEST(waits_and_switches_disturb);
     ADD_TEST(stolen_time_disturbs);
-    return run_added("disturbance");
+    return run_listed("disturbance");
 }

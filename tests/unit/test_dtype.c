@@ -88,5 +88,5 @@ TESTS(dtype) {
     ADD_TEST(every_value);
     ADD_TEST(rounds_as_the_oracle);
     ADD_TEST(stochastic_is_unbiased);
-    return run_added("dtype");
+    return run_listed("dtype");
 }

@@ -52,5 +52,5 @@ static void counted_by_hand(void **state) {
 
 TESTS(id_stats) {
     ADD_TEST(counted_by_hand);
-    return run_added("id_stats");
+    return run_listed("id_stats");
 }

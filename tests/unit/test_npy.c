@@ -234,5 +234,5 @@ TESTS(npy) {
     ADD_CASES(wrong_bytes, wrong_byte);
     ADD_TEST(every_cut_is_refused);
     ADD_TEST(no_place_to_write);
-    return run_added("npy");
+    return run_listed("npy");
 }

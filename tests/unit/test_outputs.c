@@ -67,5 +67,5 @@ static void all_or_none(void **state) {
 
 TESTS(outputs) {
     ADD_TEST(all_or_none);
-    return run_added("outputs");
+    return run_listed("outputs");
 }

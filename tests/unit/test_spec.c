@@ -221,5 +221,5 @@ TESTS(spec) {
     ADD_TEST(overrides_replace);
     ADD_TEST(too_many);
     ADD_TEST(shipped_files);
-    return run_added("spec");
+    return run_listed("spec");
 }

@@ -331,5 +331,5 @@ TESTS(trace) {
     ADD_TEST(gz_larger_than_memory);
     ADD_CASES(arrays, arrays_mean);
     ADD_TEST(without_offsets);
-    return run_added("trace");
+    return run_listed("trace");
 }

@@ -146,5 +146,5 @@ TESTS(traffic) {
     ADD_TEST(winners);
     ADD_TEST(other_layouts);
     ADD_TEST(roof_is_the_longer_term);
-    return run_added("traffic");
+    return run_listed("traffic");
 }

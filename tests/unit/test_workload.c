@@ -323,5 +323,5 @@ TESTS(workload) {
     ADD_CASES(length_cases, lengths_as_asked);
     ADD_CASES(histograms, histogram_as_published);
     ADD_CASES(refused_cases, refused_with_message);
-    return run_added("workload");
+    return run_listed("workload");
 }

@@ -101,5 +101,5 @@ TESTS(workload_trace) {
     ADD_TEST(trace_in_order);
     ADD_TEST(names_of_traces);
     ADD_TEST(keys_beside_a_trace);
-    return run_added("workload_trace");
+    return run_listed("workload_trace");
 }

@@ -145,5 +145,5 @@ TESTS(zipf) {
     ADD_CASES(chi_cases, ranks_follow_the_law);
     ADD_CASES(distinct_cases, distinct_rows_as_expected);
     ADD_TEST(extremes_stay_in_range);
-    return run_added("zipf");
+    return run_listed("zipf");
 }

@@ -152,5 +152,5 @@ TESTS(counts_warps) {
     ADD_CASES(turns, lanes_in_turn);
     ADD_TEST(prefetch);
     ADD_TEST(banks);
-    return run_added("counts_warps");
+    return run_listed("counts_warps");
 }
