@@ -190,20 +190,6 @@ def test_step(folder):
             stepped(folder, case, kernel, by_flags(case[4], case[2], "step"))
 
 
-def test_two_runs_of_one_step_are_one_run_of_two(folder):
-    """Bit for bit: the record beside the tables counts the steps."""
-    prefix, one, two = (os.path.join(folder, name) for name in ("b", "one", "two"))
-    embfuse("gen", "--spec-text", "workload w; rows 50; dim 6; batch 30; length fixed 3; rule adam", "--mode", "exact",
-            "--initial-tables", "--out", prefix)
-    for kernel in (k["name"] for k in kernels("step") if "deterministic" in k["traits"]):
-        embfuse("step", "--kernel", kernel, "--batch", prefix, "--steps", 2, "--out", two)
-        embfuse("step", "--kernel", kernel, "--batch", prefix, "--out", one)
-        embfuse("step", "--kernel", kernel, "--batch", prefix, "--tables", one, "--out", one)
-        for name in ("weight", "state.0", "state.1"):
-            a, b = (np.load(f"{p}.{name}.npy") for p in (one, two))
-            assert a.tobytes() == b.tobytes(), (kernel, name)
-
-
 def products(folder, operation, weighted=False):
     """Runs an operation without tables of its own on every case: (case, batch, tables, kernel, start of its files)."""
     out = os.path.join(folder, "out")

@@ -261,31 +261,19 @@ struct arrays_case {
 
 static const char ids_file[] = "a.ids.npy", offsets_file[] = "a.offsets.npy";
 
-#define I8(count, ...)                                                                             \
-    {                                                                                              \
-        NPY_INT64, count, {                                                                        \
-            __VA_ARGS__                                                                            \
-        }                                                                                          \
-    }
-#define I4(count, ...)                                                                             \
-    {                                                                                              \
-        NPY_INT32, count, {                                                                        \
-            __VA_ARGS__                                                                            \
-        }                                                                                          \
-    }
 /* clang-format off */
 static const struct arrays_case arrays[] = {
-    {"arrays of int64", I8(3, 1, 2, 3), I8(3, 0, 2, 3), NULL, NULL},
-    {"arrays of int32", I4(3, 1, 2, 3), I4(3, 0, 2, 3), NULL, NULL},
-    {"ids are floats", {NPY_FLOAT32, 1, {0}}, I8(2, 0, 1), ids_file, "1 dimensions of float32"},
-    {"negative id", I8(2, 0, -7), I8(2, 0, 2), ids_file, "element 1 is -7"},
-    {"id of 2^48", I8(1, (int64_t)1 << 48), I8(2, 0, 1), ids_file, "element 0 is 281474976710656"},
-    {"no ids", I8(0, 0), I8(2, 0, 0), ids_file, "empty trace"},
-    {"no offsets", I8(1, 0), I8(0, 0), offsets_file, "no elements"},
-    {"offsets start late", I8(2, 0, 0), I8(2, 1, 2), offsets_file, "element 0 is 1; offsets start at 0"},
-    {"offsets fall", I8(2, 0, 0), I8(4, 0, 2, 1, 2), offsets_file, "element 2 is 1, less than 2 before"},
-    {"offsets end early", I8(3, 0, 0, 0), I8(2, 0, 2), offsets_file, "1, is 2, but there are 3 ids"},
-    {"offsets end late", I8(1, 0), I8(3, 0, 1, 5), offsets_file, "2, is 5, but there are 1 ids"},
+    {"arrays of int64", {NPY_INT64, 3, {1, 2, 3}}, {NPY_INT64, 3, {0, 2, 3}}, NULL, NULL},
+    {"arrays of int32", {NPY_INT32, 3, {1, 2, 3}}, {NPY_INT32, 3, {0, 2, 3}}, NULL, NULL},
+    {"ids are floats", {NPY_FLOAT32, 1, {0}}, {NPY_INT64, 2, {0, 1}}, ids_file, "1 dimensions of float32"},
+    {"negative id", {NPY_INT64, 2, {0, -7}}, {NPY_INT64, 2, {0, 2}}, ids_file, "element 1 is -7"},
+    {"id of 2^48", {NPY_INT64, 1, {(int64_t)1 << 48}}, {NPY_INT64, 2, {0, 1}}, ids_file, "element 0 is 281474"},
+    {"no ids", {NPY_INT64, 0, {0}}, {NPY_INT64, 2, {0, 0}}, ids_file, "empty trace"},
+    {"no offsets", {NPY_INT64, 1, {0}}, {NPY_INT64, 0, {0}}, offsets_file, "no elements"},
+    {"offsets start late", {NPY_INT64, 2, {0, 0}}, {NPY_INT64, 2, {1, 2}}, offsets_file, "element 0 is 1; offsets"},
+    {"offsets fall", {NPY_INT64, 2, {0, 0}}, {NPY_INT64, 4, {0, 2, 1, 2}}, offsets_file, "element 2 is 1, less"},
+    {"offsets end early", {NPY_INT64, 3, {0, 0, 0}}, {NPY_INT64, 2, {0, 2}}, offsets_file, "is 2, but there are 3 ids"},
+    {"offsets end late", {NPY_INT64, 1, {0}}, {NPY_INT64, 3, {0, 1, 5}}, offsets_file, "2, is 5, but there are 1 ids"},
 };
 /* clang-format on */
 
