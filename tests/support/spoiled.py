@@ -2,7 +2,6 @@
 """The golden result, spoiled copies of it, and the tools of reports/ run on them."""
 import contextlib
 import copy
-import importlib.util
 import io
 import json
 import os
@@ -17,7 +16,6 @@ from tap import GOLDEN, ROOT
 import make_results
 import program
 
-HAS_MATPLOTLIB = importlib.util.find_spec("matplotlib") is not None
 RULES = ("sgd", "adam", "rowwise_adagrad", "momentum")
 LINE = "90 of 180 samples disturbed, load 7.2 on 2 CPUs: do not quote"  # of disturbed(folder, 90, emb_load_worst="5.2")
 
@@ -103,29 +101,6 @@ def save(data, folder, name):
     path = os.path.join(folder, name)
     program.write_whole(path, data if isinstance(data, str) else json.dumps(data))
     return path
-
-
-def series(workload, kernel, ns=10.0, rule="rowwise_adagrad", operation="lazy", mode="cold", mark="f", **counters):
-    """Five samples of a kernel, which differ by a thousandth; ns may be a list of samples."""
-    known = {"lookups": 1000, "distinct": 500, "rows": 10000, "dim": 64, "threads": 2, "alpha": 0,
-             "persistent_mib": 10, "compulsory_mib": 4} | counters
-    samples = ns if isinstance(ns, (list, tuple)) else [ns * (1 + i / 1000) for i in range(5)]
-    label = (f"workload={workload} rule={rule} kernel={kernel} mode={mode} place=host operation={operation} "
-             f"check=exact fingerprint={mark} placement=same")
-    return [known | {"name": f"{workload}/{kernel}", "run_type": "iteration", "time_unit": "ms", "ns_per_lookup": t,
-                     "real_time": t * known["lookups"] / 1e6, "label": label} for t in samples]
-
-
-TRAITS = {"cpu_atomic": "none", "cpu_hash": "none", "cpu_dense": "deterministic,dense_gradient,dense_step"}
-
-
-def made_up(folder, name, *rows, **context):
-    """A result with these series; the path of its file."""
-    rows = [r for own in rows for r in own]
-    kernels = dict.fromkeys(r["label"].split("kernel=")[1].split()[0] for r in rows)
-    known = {"emb_schema": "1", "emb_cpu": "A CPU", "num_cpus": 2, "emb_commit": "c0ffee", "emb_date": "2024-01-02"}
-    known |= {f"emb_kernel_{k}": f"cpu | host | {TRAITS.get(k, 'deterministic')} | {k} | Idea." for k in kernels}
-    return save({"context": known | context, "benchmarks": rows}, folder, f"{name}.json.gz")
 
 
 def rows_of(data, *words):

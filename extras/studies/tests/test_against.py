@@ -16,7 +16,8 @@ import history
 import noise_floor
 import results
 import verdict
-from spoiled import equal, made_up, one_line_error, save, series
+from made_results import made_up, series
+from spoiled import equal, one_line_error, save
 
 try:
     verdict.scipy_stats()

@@ -19,7 +19,8 @@ import learned
 import page
 import results
 from claim import CLAIMS, HOLDS, NOT, UNKNOWN, Case
-from spoiled import equal, made_up, one_line_error, save, series
+from made_results import made_up, series
+from spoiled import equal, one_line_error, save
 
 TYPES = {"w/weight_type:fp32": "", "w/weight_type:bf16": "weight_type bf16 "}
 

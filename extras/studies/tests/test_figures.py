@@ -3,6 +3,7 @@
 """TAP tests of the figures for a paper: what they show is worked out by hand on made-up results, and the whole list
 is drawn from recorded ones."""
 import glob
+import importlib.util
 import math
 import os
 import re
@@ -17,14 +18,14 @@ import make_results
 import paper
 import program
 import results
-from spoiled import HAS_MATPLOTLIB, contents, equal, full_disk, make, noise_file, one_line_error, rows_of, run, save
+from spoiled import contents, equal, full_disk, make, noise_file, one_line_error, rows_of, run, save
 
 RECORDS = os.path.join(ROOT, "reports", "results")
 WIDTHS = {"": 7.0, "-column": 3.33}
 
 
 def need_matplotlib():
-    if not HAS_MATPLOTLIB:
+    if not importlib.util.find_spec("matplotlib"):
         raise tap.Skip("no matplotlib in this Python")
     paper.set_up()
 

@@ -10,7 +10,8 @@ import tap
 import machines
 import pages
 import recorded
-from spoiled import equal, made_up, series
+from made_results import made_up, series
+from spoiled import equal
 
 sys.path.insert(0, os.path.join(tap.ROOT, "extras", "studies", "claims"))
 import page as claims_page

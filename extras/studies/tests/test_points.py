@@ -16,7 +16,8 @@ import fake_studies
 import results
 import scaling
 import sweep
-from spoiled import equal, made_up, need_gnuplot, one_line_error, run, series
+from made_results import made_up, series
+from spoiled import equal, need_gnuplot, one_line_error, run
 
 KERNELS = ("--kernel=cpu_fused", "--others=cpu_hash cpu_sort", "--dense=cpu_dense")
 GIB = 2**30
