@@ -7,23 +7,23 @@ which has none of them.
 import os
 from dataclasses import replace
 
-from export import dot_figure
+from export import dot_figure, kernels_of
 from program import ResultError
 from results import LADDER, OVER_NOTE
 from style import COLOURS, MARKERS, markdown_table, number
 from verdict import LEVEL, mann_whitney
 
 HERE = os.path.dirname(os.path.abspath(__file__))
+LAST = "#777777", 2  # colour and gnuplot pointtype of the last rung; each technique has its own of both
 
 
 # --- what came out
 def rungs_of(result, below):
-    """{kernel: itself, with its index in the drawing}: `below` comes last and keeps its colour."""
+    """{kernel: itself, with its place in the drawing}; `below` comes last."""
     techniques = [k for k in result.kernels.values() if k.family == LADDER]
     if not techniques:
         raise ResultError(f"{result.path}: no kernel of the folder {LADDER}; 'make ladder' measures them")
-    last = replace(below, index=below.index + len(result.kernels) * len(COLOURS) * len(MARKERS))
-    return {k: k for k in techniques} | {below: last}
+    return {k: replace(k, index=i) for i, k in enumerate([*techniques, below])}
 
 
 def read(result, kernel, below):
@@ -90,6 +90,9 @@ def picture(result, outcome, _kernel, stem):
     groups = [g for g, own in found if own and g.series]
     ratios = lambda s: [v / time[s.workload] for v in s.quartiles("ns_per_lookup")]
     every = [v for g in groups for s in g.series for v in ratios(s)]
+    looks = [(COLOURS[i % len(COLOURS)], MARKERS[i % len(MARKERS)][0]) if k.family == LADDER else LAST
+             for k, _ in kernels_of(groups) for i in [k.index]]
+    colours, points = zip(*looks)
     return dot_figure(result, groups, stem, os.path.join(HERE, "ladder"), f"what each technique of {whole.name} is worth",
-                      ratios, lambda g, p: (), what,
+                      ratios, lambda g, p: (), what, colours=" ".join(colours), points=" ".join(map(str, points)),
                       low=min(0.97 * min(every), 0.9), high=max(1.04 * max(every), 1.25))

@@ -13,6 +13,7 @@ import tap
 from tap import ROOT
 import crossover
 import fake_studies
+import ladder
 import results
 import scaling
 import sweep
@@ -205,6 +206,7 @@ def test_bad_crossovers_are_one_line(folder):
 
 
 # --- ladder
+RUNGS_BESIDE = ("cpu_fused", "cpu_sort")
 RUNGS = ("--kernel=cpu_fused", "--below=cpu_sort")
 FAMILIES = {"cpu_fused": "cpu", "cpu_sort": "cpu", "without_a": "ladder", "without_b": "ladder"}
 # Samples: the medians are 10, 20, 12.5 and 9.8; a helps clearly, b may help or cost time.
@@ -237,6 +239,17 @@ def test_the_ratios_of_a_ladder(folder):
         "| cpu_sort: neither fused nor in two levels | 2.00x | 1.50x |"])
     assert "quote" not in done.stdout and "‡" not in done.stdout, done.stdout
     assert "no time" not in done.stdout and "not run" not in done.stdout, done.stdout
+
+
+def test_each_technique_has_a_colour_and_a_marker(folder):
+    names = [f"without_{c}" for c in "abcdefg"]
+    kernels = {f"emb_kernel_{k}": f"ladder | host | none | label of {k} | idea" for k in names}
+    path = ladder_of(folder, {"cached": {k: (4, 5, 6) for k in (*RUNGS_BESIDE, *names)}}, **kernels)
+    result = results.load(path)
+    figure = ladder.picture(result, ladder.read(result, *RUNGS_BESIDE), "", os.path.join(folder, "ladder"))
+    for key in ("colours", "points"):
+        looks = figure.variables[key].split()
+        equal((key, len(looks), len(set(looks))), (key, 8, 8))
 
 
 def test_missing_and_wrong_rungs_are_named(folder):
