@@ -21,29 +21,29 @@ ROUNDINGS = {"nearest": "--", "stochastic": "-"}
 NARROW = [(f"{t} {r}", f"{name}, {r}") for t, name in TYPES.items() for r in ROUNDINGS]
 TEXT = """# Drift over many steps
 
-`make drift` makes this page (docs/drift.md is a copy). Every variant takes the same steps as the suite's own: one table of 2,000 rows of 16
+`make drift` makes this page. Every variant takes the same steps as the suite's own: one table of 2,000 rows of 16
 elements, batches of 128 bags of 1 to 9 ids (Zipf, alpha 1.05), eight batches in turn, gradients uniform in [-1, 1),
-presets of the rules. The drift is the RMS distance of the weights from those of the suite's step in fp32, divided
-by the RMS distance that these have moved from the start: 0.01 is one percent of the way, and at 1 the variant is as
+presets of the rules. The drift is the RMS distance of the weights from the weights of the suite's step in fp32, divided
+by the RMS distance that those have moved from the start: 0.01 is one percent of the way, and at 1 the variant is as
 far off as weights that never moved. The gradients do not depend on the weights, so no feedback corrects an error.
-`rule_apply()`, whose bits every kernel gives, takes all steps; the numbers depend on no machine.
+`rule_apply()`, whose bits every kernel gives, takes all steps. The numbers depend on no machine.
 
 ## Types
 
 ![drift of narrow types](drift.png)
 
-Rounding to nearest loses every update below half a unit of the last place. Stochastic rounding keeps them on
-average, and pays with noise: it wins where updates are small beside the weight, and loses where they are not.
+Rounding to nearest loses every update below half a unit of the last place. Stochastic rounding keeps them on average
+and adds noise: it wins where updates are small beside the weight, and loses where they are not.
 Drift after {last} steps:
 
 {types}
 
-## Wrong ways
+## Wrong steps
 
-*One by one* takes a step for each lookup instead of one for the sum of a row's gradients. For a linear rule that
-is the same but for rounding; for all others it is another function. *Dense* lets rows without lookups take a step
-with a gradient of 0, as an optimizer of a dense tensor does; it counts all rows. Rules that a zero gradient does not
-change have no such number, and there is none as long as the suite's step has moved no weight.
+*One by one* takes a step for each lookup instead of one for the sum of a row's gradients. For a linear rule only the
+rounding differs; for all others it is another function. *Dense* lets rows without lookups take a step with a gradient
+of 0, as an optimizer of a dense tensor does, and its drift counts all rows. A dash stands for rules that a zero gradient
+does not change, and for steps before the suite's step has moved a weight.
 
 {ways}
 """

@@ -32,8 +32,8 @@
 #|                WAIT=600: seconds to wait before a step; MINUTES=120: start no second try of a disturbed step
 #|                that would end later; REPS= THREADS= SEED= for all steps. Status 1 usage, another
 #|                machine's folder, interrupted; 2 a wrong result, which is kept; 3 a step is missing
-#| make claims    what is often said about fused optimizers, with verdicts from the records: docs/claims.md
-#| make readme    write the pages of all recorded machines, the front page with the table of FRONT=, docs/results.md with
+#| make claims    what is often said about fused optimizers, with verdicts from the records: extras/studies/study/claims.md
+#| make readme    write the pages of all recorded machines, the front page with the table of FRONT=, extras/studies/study/results.md with
 #|                those of RECORDED=, the claims and the tables of ARTIFACT.md
 #| make reproduce every figure and table of the pages again from the records, in OUT/reproduce/pages, compared with them;
 #|                prints each with the command, time, memory and disk of a new run. RUN=1 NAME=mine ITEMS="standard drift":
@@ -41,7 +41,7 @@
 #| make figures   draw figures for a paper (PDF, SVG, PNG; in the width of a page and of a column) from a saved
 #|                result: RESULT=file.json; RECORD=zen4-2core: all of a recorded machine, into OUT/figures/. An
 #|                index.html shows them, and names what has no data
-#| make gallery   draw docs/figures.md again: a small picture of every figure, from RECORDED=reports/results/zen5-2core;
+#| make gallery   draw extras/studies/study/figures.md again: a small picture of every figure, from RECORDED=reports/results/zen5-2core;
 #|                what it lacks comes from other records
 #| make report    write one page about results, OUT/report.html, which needs no network: machines, a table that sorts,
 #|                every figure, workloads, an explorer of all points. RESULT="a.json b.json", RECORD="NAME NAME"
@@ -118,14 +118,14 @@ ladder:
 	     --out=$(call quoted,$(OUT)/ladder); status=$$?; case $$status in 0 | 2) ;; *) exit $$status ;; esac; \
 	 $(call report_ladder,$(call quoted,$(OUT)/ladder),bench) && exit $$status
 
-# The pages of all recorded machines, the front page with the table of FRONT, and docs/results.md with those of RECORDED.
+# The pages of all recorded machines, the front page with the table of FRONT, and extras/studies/study/results.md with those of RECORDED.
 FRONT    ?= reports/results/zen2-2core
 RECORDED ?= reports/results/zen5-2core
 looked_at = $(watched) --below=cpu_sort
 recorded  = $(patsubst %/standard.json.gz,%,$(sort $(wildcard reports/results/*/standard.json.gz)))
 write_pages    = $(PYTHON) extras/studies/pages.py $(recorded) --front=README.md --leading=$(call quoted,$(FRONT)) \
-                 --front=docs/results.md --leading=$(call quoted,$(RECORDED)) $(looked_at)
-write_claims   = $(PYTHON) extras/studies/claims/page.py docs/claims.md $(recorded)
+                 --front=extras/studies/study/results.md --leading=$(call quoted,$(RECORDED)) $(looked_at)
+write_claims   = $(PYTHON) extras/studies/claims/page.py extras/studies/study/claims.md $(recorded)
 write_history  = $(PYTHON) extras/studies/history.py --out=reports/results/history
 write_artifact = $(PYTHON) extras/studies/reproduce.py --update=ARTIFACT.md
 readme:
@@ -202,7 +202,7 @@ gpu-lease:
 # --- pages and figures of results
 # RECORD: the name of a recorded machine.
 draw_record   = $(PYTHON) extras/studies/gallery.py $(call quoted,reports/results/$(RECORD)) $(call quoted,$(OUT)/figures)
-write_gallery = $(PYTHON) extras/studies/gallery.py $(call quoted,$(RECORDED)) $(recorded:%=--also=%) --page=docs/figures.md
+write_gallery = $(PYTHON) extras/studies/gallery.py $(call quoted,$(RECORDED)) $(recorded:%=--also=%) --page=extras/studies/study/figures.md
 figures:
 	@$(if $(RECORD),$(draw_record),\
 	   $(PYTHON) extras/studies/figures.py $(call quoted,$(RESULT)) $(call quoted,$(PLOTS)) --mode $(MODE))

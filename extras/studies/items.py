@@ -16,6 +16,7 @@ from recorded import ROOT, STEPS, STORED, in_folder
 from results import leading_number
 from style import number
 
+STUDY = "extras/studies/study"
 COSTS = "reports/results/costs.json"  # of studies without a record: `make reproduce RUN=1` measures them
 RECORD = "make record NAME={name} STEPS="
 PAGES = ("README.md", "ARTIFACT.md", "docs/*.md", "extras/*/study/*.md", "reports/results/*/README.md",
@@ -59,14 +60,8 @@ def of_step(step):
                 tuple(step.results), typed=typed)
 
 
-def study(target, what, *stems, typed=()):
-    """A study with a page under docs/, which is a copy of one run."""
-    files = [f"docs/{s}{end}" for s in stems for end in (".md", ".png")]
-    return Item(target, what, f"make {target}", tuple(files), remade=False, typed=typed)
-
-
 def of_extras():
-    """The studies of extras: each lists its own, with the files beside the list."""
+    """The studies of extras: each lists its own, with the files beside the list. A page is a copy of one run."""
     for path in sorted(glob.glob(os.path.join(ROOT, "extras/*/study/items.json"))):
         folder = os.path.relpath(os.path.dirname(path), ROOT)
         for x in json.loads(Path(path).read_text(encoding="utf-8")):
@@ -80,21 +75,16 @@ ITEMS = (
          ("reports/results/*/README.md",), (), ("standard",), measures=False),
     Item("machines", "every recorded machine side by side", RECORD + "standard",
          ("reports/results/machines*",), ("machines",), ("standard",), measures=False),
-    Item("claims", "folk claims, with verdicts from the records", "make claims", ("docs/claims.md",), (),
+    Item("claims", "folk claims, with verdicts from the records", "make claims", (f"{STUDY}/claims.md",), (),
          tuple(n for s in STEPS for n in s.results), measures=False),
-    Item("gallery", "every kind of figure for a paper", "make gallery", ("docs/figures.md", "docs/figures/*.png"), (),
-         tuple(n for s in STEPS for n in s.results), measures=False),
+    Item("gallery", "every kind of figure for a paper", "make gallery", (f"{STUDY}/figures.md", f"{STUDY}/figures/*.png"),
+         (), tuple(n for s in STEPS for n in s.results), measures=False),
     Item("artifact", "commands and costs of items and claims", "make readme", (), ("items", "claims"),
          measures=False),
     Item("kernels", "the list of kernels, printed by the program", "make readme", (), ("kernels",), remade=False,
          measures=False),
     Item("history", "speed over revisions of this project", "make history REVS='HEAD~20 HEAD~10 HEAD'",
          ("reports/results/history/*",)),
-    study("drift", "how far narrow types and wrong steps drift", "drift"),
-    study("counts", "what device kernels do, counted on nvcc's PTX without a GPU; needs nvcc", "counts",
-          typed=("docs/cuda.md",)),
-    study("bench-gpu", "the CUDA kernels on a GPU; needs one", "gpu", "gpu-stages", typed=("docs/cuda.md",)),
-    study("cores", "how evenly cpu_fused shares its work on many cores, counted", typed=("docs/kernels.md",)),
     Item("storage", "a row's state apart or beside its weights", "make bench SPEC=datasets/storage.spec MODES=cold",
          (), remade=False, typed=("docs/method.md",)),
     *of_extras())

@@ -32,8 +32,8 @@ from program import Arguments, ResultError, say, write_whole
 from recorded import ROOT, STORED, cpu_name
 from style import markdown_table, text_table
 
-OWN = ("README.md", "ARTIFACT.md", "docs", "reports")  # what the copy has of its own; all else is linked
-LINKED = (".json", ".gz", ".py", ".gp")  # and of these, what no page writer writes
+# What the copy has of its own; all else is linked.
+OWN = ("README.md", "ARTIFACT.md", "docs", "reports", "extras/studies")
 COMPARED = (".md", ".tsv")  # pictures themselves differ with the libraries that draw them
 SAME, OLD, BY_RUN, NOT_THERE = "same", "OLD", "needs a run", "not recorded"
 HEADS = ("item", "what", "shows on", "new run", "time", "memory", "disk")
@@ -42,18 +42,21 @@ NAME = "mine"  # of a machine, in commands of pages
 
 
 # --- from records
-def copy(root, into):
-    """A copy of the tree in which pages can be written again."""
-    def take(source, target):
-        (os.symlink if source.endswith(LINKED) else shutil.copyfile)(source, target)
+def take(source, target):
+    """Copies a file; a result is linked, since no page writer writes it."""
+    (os.symlink if source.endswith(STORED) else shutil.copyfile)(source, target)
 
+
+def copy(root, into, own=OWN):
+    """A copy of the tree in which pages can be written again."""
     shutil.rmtree(into, ignore_errors=True)
     os.makedirs(into)
-    for name in os.listdir(root):
-        if name in ("build", ".git"):
-            continue
+    for name in {*os.listdir(root)} - {"build", ".git"}:
         source, target = os.path.join(root, name), os.path.join(into, name)
-        if name not in OWN:
+        inside = [path.removeprefix(f"{name}/") for path in own if path.startswith(f"{name}/")]
+        if inside:
+            copy(source, target, inside)
+        elif name not in own:
             os.symlink(source, target)
         elif os.path.isdir(source):
             shutil.copytree(source, target, copy_function=take, ignore=shutil.ignore_patterns("__pycache__"))
@@ -70,8 +73,7 @@ def make_again(commands, root):
 
 def texts(root):
     """{file: text} of the pages and the data of pictures, relative to the root."""
-    files = [Path(root, p) for p in OWN[:2]]
-    files += [p for folder in ("docs", "reports/results") for p in Path(root, folder).rglob("*")]
+    files = [p for name in OWN for p in (Path(root, name), *Path(root, name).rglob("*"))]
     return {os.path.relpath(p, root): p.read_text(encoding="utf-8", errors="surrogateescape") for p in files
             if p.suffix in COMPARED and p.is_file()}
 
@@ -111,7 +113,8 @@ def claim_rows(root, name):
     costs = items.costs(root)
     for c in claims_page.in_order():
         needed = [i for i in ITEMS if i.measures and {*c.needs} & {*i.files, *i.records}]
-        yield (f"[{claims_page.heading(c)}](docs/claims.md#{claims_page.anchor(claims_page.heading(c))})",
+        title = claims_page.heading(c)
+        yield (f"[{title}]({claims_page.FOLDER}/claims.md#{claims_page.anchor(title)})",
                claims_page.again(c, name), *both([costs[i.name] for i in needed]).texts())
 
 

@@ -9,7 +9,7 @@ from claim import Case, Found, claim
 from program import ResultError
 
 OF_THE_WAY = 0.01  # drift that counts: of the way that the weights have moved
-DRIFT, TRAINING = "docs/drift.md", "extras/library/study/training.md"
+DRIFT, TRAINING = "extras/studies/study/drift.md", "extras/library/study/training.md"
 MADE_BY = {DRIFT: "drift", TRAINING: "train-example"}  # targets of make
 
 

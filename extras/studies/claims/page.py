@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Writes docs/claims.md: what is often said about fused sparse optimizers, with what the records say of it.
+"""Writes study/claims.md: what is often said about fused sparse optimizers, with what the records say of it.
 
 Every figure and every verdict is computed from the recorded results of the given folders and from pages of studies
 that depend on no machine.
@@ -28,7 +28,8 @@ from verdict import scipy_stats
 HEAD = ("`make claims` writes this page from recorded results; no figure and no verdict is typed. A claim has a "
         "criterion, which the cases of its table meet (✓) or not (✗). It *holds* if all cases meet it, it *does not "
         "hold* if none does, and otherwise it holds *only when* the verdict says.")
-NO_GPU = "**All times are of CPU kernels**; [cuda.md](cuda.md) has those of a GPU. "
+NO_GPU = "**All times are of CPU kernels**; [gpu.md](../../cuda/study/gpu.md) has those of a GPU. "
+FOLDER = "extras/studies/study"  # of the page
 WIDTH = 115
 ANY = "any machine"
 MARKS = {True: " ✓", False: " ✗", None: ""}
@@ -120,7 +121,7 @@ def picture(claim, machines, root):
     record = next((r[claim.picture] for r in machines.values() if claim.picture in r), None)
     if record is None:
         return []
-    at = os.path.relpath(record.path.removesuffix(STORED) + ".svg", os.path.join(root, "docs"))
+    at = os.path.relpath(record.path.removesuffix(STORED) + ".svg", os.path.join(root, FOLDER))
     return [f"![{claim.title}: {claim.picture} of {os.path.basename(os.path.dirname(record.path))}]({at})", ""]
 
 
@@ -163,11 +164,11 @@ def sources(claims, machines, root):
             if not used:
                 continue
             if machine == ANY:
-                rows.append((f"[{name}]({os.path.relpath(name, 'docs')})", f"content {blob(os.path.join(root, name))}", "-",
+                rows.append((f"[{name}]({os.path.relpath(name, FOLDER)})", f"content {blob(os.path.join(root, name))}", "-",
                              f"`make {learned.MADE_BY[name]}`", "", used))
                 continue
             file, c = os.path.relpath(record.path, root), record.context
-            rows.append((f"[{machine}/{name}{STORED}](../{file})",
+            rows.append((f"[{machine}/{name}{STORED}]({os.path.relpath(file, FOLDER)})",
                          str(c.get("emb_commit", "?"))[:12] + " + changes" * (c.get("emb_dirty") == "yes"),
                          str(c.get("emb_date", "?"))[:10],
                          f"`make record NAME={machine} STEPS={RESULTS[name].name}`", record.doubt(), used))
@@ -195,7 +196,7 @@ def main():
     parser.add_argument("folders", metavar="FOLDER", nargs="+", help="reports/results/NAME")
     args = parser.parse_args()
     scipy_stats()  # without it, kernels that differ would count as alike
-    root = os.path.dirname(os.path.dirname(os.path.abspath(args.page)))
+    root = os.path.abspath(os.path.join(os.path.dirname(args.page), os.path.relpath(".", FOLDER)))
     machines = {os.path.basename(os.path.normpath(f)): records_of(os.path.normpath(f)) for f in args.folders}
     machines[ANY] = pages_of(root, in_order())
     write_whole(args.page, page(machines, root))

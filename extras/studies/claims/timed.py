@@ -132,7 +132,7 @@ def curves(records):
        "cpu_atomic is slower, and by a larger factor than without skew (alpha 0).", ("alpha", lambda v: f"{v:g}"))
 def atomics_lose(records):
     """cpu_atomic adds every lookup to its row with atomic operations, so that threads take turns on a hot row.
-    The figure is its ns per lookup / those of the fastest kernel that needs no atomics. [cuda.md](cuda.md)
+    The figure is its ns per lookup / those of the fastest kernel that needs no atomics. [gpu.md](../../cuda/study/gpu.md)
     has times of the atomics of device kernels, too, and counts them."""
     cases, notes = [], []
     for own in curves(records):
@@ -157,7 +157,7 @@ def atomics_lose(records):
 def determinism_is_slow(records):
     """A deterministic kernel gives the same bits on every run and for every number of threads. The figure is
     the ns per lookup of the fastest kernel without that trait / of the fastest with it. Bits across compilers
-    are another matter ([method](method.md#determinism))."""
+    are another matter ([method](../../../docs/method.md#determinism))."""
     cases = []
     for g in by_workload(records):
         own = {True: [], False: []}

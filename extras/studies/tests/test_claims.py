@@ -174,8 +174,7 @@ def test_claims_of_pages(_folder):
 # --- the page
 def repository(folder, *machines):
     """A folder with the pages that claims read, and records of these machines; returns (page, folders)."""
-    docs = os.path.join(folder, "docs")
-    os.makedirs(docs)
+    study = os.path.join(folder, page.FOLDER)
     for name in learned.MADE_BY:
         os.makedirs(os.path.dirname(os.path.join(folder, name)), exist_ok=True)
         shutil.copy(os.path.join(ROOT, name), os.path.join(folder, name))
@@ -185,7 +184,7 @@ def repository(folder, *machines):
         os.makedirs(own)
         write(own, "standard", *pair("a", 10, 11))
         folders.append(own)
-    return os.path.join(docs, "claims.md"), folders
+    return os.path.join(study, "claims.md"), folders
 
 
 def run(*words):
@@ -201,7 +200,7 @@ def read(path):
 def test_bad_input_is_one_line_and_keeps_the_page(folder):
     out, (own,) = repository(folder, "m1")
     tap.script(os.path.dirname(out), "claims.md", "old")
-    drift_page = os.path.join(folder, "docs", "drift.md")
+    drift_page = os.path.join(folder, learned.DRIFT)
     drift_text = read(drift_page)
 
     def fails(why, *folders):

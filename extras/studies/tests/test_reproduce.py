@@ -54,12 +54,12 @@ def test_every_figure_and_section_belongs_to_an_item(_folder):
 def tree(folder, name):
     """A repository with one machine and one page."""
     root = os.path.join(folder, name)
-    for sub in ("docs", "reports/results/m1"):
+    for sub in ("docs", items.STUDY, "reports/results/m1"):
         os.makedirs(os.path.join(root, sub))
     write(os.path.join(root, "reports/results/m1"), "standard", *pair("a", 10, 11, peak_mib=2048),
           emb_record_seconds="90")
-    put(root, "README.md", "# x\n<!-- table standard -->\nfigures\n<!-- end standard -->\n![a](docs/drift.png)\n")
-    put(root, "docs/drift.md", "![a](drift.png)\n")
+    put(root, "README.md", f"# x\n<!-- table standard -->\nfigures\n<!-- end standard -->\n![a]({items.STUDY}/drift.png)\n")
+    put(root, f"{items.STUDY}/drift.md", "![a](drift.png)\n")
     put(root, "reports/results/m1/time-rowwise_adagrad-cold.tsv", "1\n")
     return root
 
@@ -72,7 +72,7 @@ def put(root, file, text):
 def test_an_orphan_is_named(folder):
     root = tree(folder, "a")
     where, orphans = items.shown(root)
-    equal((where["standard"], where["drift"], orphans), (["README.md"], ["README.md", "docs/drift.md"], []))
+    equal((where["standard"], where["drift"], orphans), (["README.md"], ["README.md", f"{items.STUDY}/drift.md"], []))
     put(root, "docs/more.md", "<!-- table odd -->\n<!-- end odd -->\n![b](../odd.png) <img width=1 src=\"also.png\">\n"
         "![elsewhere](https://x.org/a.png)\n")
     equal(items.shown(root)[1], [f"docs/more.md: {thing} belongs to no item of extras/studies/items.py"
