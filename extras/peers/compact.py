@@ -101,7 +101,7 @@ class Compact:
         bound = (self.batch.longest + 8) * 2.0**-24 * self.forward(embfuse, "magnitudes", "abs", "most")
         off = abs(got.astype("float64") - want)
         if not (off <= bound).all():
-            raise Differs(f"forward: the output and that of embfuse forward differ by up to {off.max():.3g}, in "
+            raise Differs(f"forward: the output differs from the output of embfuse forward by up to {off.max():.3g}, in "
                           f"element {int((off - bound).argmax())}")
 
     def between(self, peer, embfuse):

@@ -4,7 +4,7 @@
 take turns in random order within every round, with the same batch, weights and threads.
 
 The script drives two processes line by line: extras/peers/session with the suite's kernels, and worker.py
-with the peers. While one works, the other waits for its next line. All other options are those of
+with the peers. While one works, the other waits for its next line. It also takes the options of
 build/bench.
 """
 import contextlib
@@ -186,7 +186,7 @@ class Run:
 
 
 def complete(others, own):
-    """Copies facts of machine and batch from the kernels' rows of a round to those of the peers."""
+    """Copies facts of machine and batch from the kernels' rows of a round to the peers' rows."""
     for row in others:
         same = [r for r in own if words(r)["mode"] == words(row)["mode"]]
         for r in same:
@@ -196,7 +196,7 @@ def complete(others, own):
             seen = [r[key] for r in same if key in r]
             row |= {key: statistics.median_high(seen)} if seen else {}
         row |= {k: same[0][k] for k in same[0] if k in SHARED or k.startswith("run_lookups")}
-        if "line_mib" not in row and "roof_ms" in same[0]:  # an iteration's roof is not that of two terms
+        if "line_mib" not in row and "roof_ms" in same[0]:  # the roof of an iteration is not the longer of two terms
             row["roof_ms"] = same[0]["roof_ms"]
             row["share_roof"] = row["roof_ms"] / row["real_time"]
         row["share_copy"] = row["traffic_gbs"] / row["copy_gbs"]

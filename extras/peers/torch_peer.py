@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 """Measures PyTorch on batches from `embfuse gen`, the backward pass of embedding_bag and the step of the
-optimizer, and a fused step in Triton (triton_step.py), timed by the suite's rules. merge.py puts the result beside that of the kernels.
+optimizer, and a fused step in Triton (triton_step.py), timed by the suite's rules. merge.py puts the result beside the kernels'
+result.
 
     for b in 0 1 2; do build/embfuse gen datasets/gpu.spec --workload zipf/alpha:1.05 \\
         --batch-number $b --initial-tables --out /tmp/peer$b; done

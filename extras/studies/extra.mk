@@ -39,13 +39,13 @@
 #|                prints each with the command, time, memory and disk of a new run. RUN=1 NAME=mine ITEMS="standard drift":
 #|                measure these (all) on this machine. Status 2: an item failed, 3: a page is older than its record
 #| make figures   draw figures for a paper (PDF, SVG, PNG; in the width of a page and of a column) from a saved
-#|                result: RESULT=file.json; RECORD=zen4-2core: all of a recorded machine, into OUT/figures/. An
-#|                index.html shows them, and names what has no data
+#|                result: RESULT=file.json; RECORD=zen4-2core: all of a recorded machine, into OUT/figures/, and the names
+#|                of those that have no data
 #| make gallery   draw extras/studies/study/figures.md again: a small picture of every figure, from RECORDED=reports/results/zen5-2core;
 #|                what it lacks comes from other records
 #| make report    write one page about results, OUT/report.html, which needs no network: machines, a table that sorts,
-#|                every figure, workloads, an explorer of all points. RESULT="a.json b.json", RECORD="NAME NAME"
-#|                of reports/results, A=old.json B=new.json: also compare these
+#|                every figure, an explorer of all points. RESULT="a.json b.json", RECORD="NAME NAME"
+#|                of reports/results
 
 .PHONY: bench-compilers bench-isa bench-against noise history sweep scaling crossover ladder drift cores \
         tune memory record readme claims reproduce figures gallery report
@@ -214,10 +214,9 @@ gallery:
 # One page about results. Whoever cannot install packages needs Jinja2 alone; the page says what is left out.
 packages_report := python3 python3-jinja2 $(if $(filter 0,$(shell id -u)),gnuplot-nox python3-matplotlib)
 programs_report := python3
-page_results     = $(if $(RECORD)$(A)$(new),$(if $(filter file,$(origin RESULT)),,$(RESULT)),$(RESULT))
+page_results     = $(if $(RECORD),$(if $(filter file,$(origin RESULT)),,$(RESULT)),$(RESULT))
 page_sources     = $(foreach r,$(page_results),$(call quoted,$r)) \
-                   $(foreach r,$(RECORD),--record=$(call quoted,$(if $(findstring /,$r),$r,reports/results/$r))) \
-                   $(if $(A),--old=$(call quoted,$(A))) $(if $(new),--new=$(call quoted,$(new)))
+                   $(foreach r,$(RECORD),--record=$(call quoted,$(if $(findstring /,$r),$r,reports/results/$r)))
 report:
 	$(call require,report)
 	@$(PYTHON) extras/studies/report.py $(page_sources) --mode $(MODE) $(looked_at) \

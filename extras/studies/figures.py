@@ -1,11 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Draws figures for a paper with matplotlib, as PDF, SVG and PNG, in the width of a page and of a column, and a
-page that shows them, index.html.
+"""Draws figures for a paper with matplotlib, as PDF, SVG and PNG, in the width of a page and of a column.
 
 extras/studies/drawings/ lists the figures; a result gets those that it has the data of. Text is real text (Type 42 in
-PDF), and one result always gives the same bytes: no dates, fixed ids in SVG. extras/studies/gallery.py draws those of a
-recorded machine.
+PDF), and one result always gives the same bytes: no dates, fixed ids in SVG. extras/studies/gallery.py draws all figures
+of a recorded machine.
 """
 import os
 import sys
@@ -13,7 +12,6 @@ import sys
 sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "reports"))
 import program
 from drawings import DRAWINGS, noise
-from drawings.index import Entry, write_index
 from export import slug
 from paper import FORMATS, PAGE, SIZES, save, set_up
 from program import Arguments, ResultError
@@ -47,20 +45,16 @@ def draw_across(result, outdir, mode, formats=FORMATS, prefix=""):
 
 
 def draw_all(result, outdir, mode):
-    """Draws all figures of a mode, and their page; yields the names of the files."""
+    """Draws all figures of a mode; yields the names of the files."""
     set_up()
     os.makedirs(outdir, exist_ok=True)
-    source, missing, entries = os.path.basename(result.path), [], []
-    command = f"make figures RESULT={result.path} MODE={mode}"
+    drawn = 0
     for drawing in drawings_of(result):
-        own = [Entry(drawing, source, command, "", files) for files in draw(drawing, result, mode, outdir)]
-        for entry in own:
-            yield from entry.files
-        entries += own
-        missing += [] if own else [f"{drawing.name}: {source} has no data for it"]
-    if not entries:
+        for files in draw(drawing, result, mode, outdir):
+            drawn += len(files)
+            yield from files
+    if not drawn:
         raise ResultError(f"{result.path}: has no data for any figure in mode {mode}")
-    yield write_index(outdir, f"Figures of {source}", result.doubts(), entries, missing)
 
 
 def main():

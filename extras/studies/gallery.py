@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Draws all figures for a paper that the results of a recorded machine have data of, and a page that shows them.
-What they lack is named, with the step of make record that would measure it.
+"""Draws all figures for a paper that the results of a recorded machine have data of. What they lack is named, with
+the step of make record that would measure it.
 
 With --page it writes a page of Markdown with one small picture of each kind of figure instead. What the machine
 lacks comes from the first of --also that has it, and is named.
@@ -18,7 +18,6 @@ ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
 sys.path.insert(0, os.path.join(ROOT, "reports"))
 import program
 from drawings import DRAWINGS
-from drawings.index import Entry, write_index
 from figures import draw
 from identity import same_machine, same_work
 from paper import PAGE, set_up
@@ -83,18 +82,16 @@ def missing(drawing, results, drawn, record):
 
 
 def draw_all(results, record, outdir):
-    """Draws everything; returns (entries of the page, lines about what is missing)."""
-    entries, lacks = [], []
+    """Draws everything; returns lines about what is missing."""
+    lacks = []
     for drawing in DRAWINGS:
-        own = []
+        drawn = 0
         for names, result, mode in sources(drawing, results):
-            steps = "; ".join(measure(name, record) for name in names)
             for files in draw(drawing, result, mode, outdir, "-".join(names)):
-                own.append(Entry(drawing, " and ".join(names), f"make figures RECORD={record}", steps, files))
+                drawn += len(files)
                 print("\n".join(files), flush=True)
-        entries += own
-        lacks += missing(drawing, results, own, record)
-    return entries, lacks
+        lacks += missing(drawing, results, drawn, record)
+    return lacks
 
 
 # --- the page of small pictures
@@ -154,7 +151,7 @@ def write_page(page, records):
 def main():
     parser = Arguments(__doc__)
     parser.add_argument("folder", metavar="FOLDER", help="reports/results/NAME")
-    parser.add_argument("outdir", metavar="OUTDIR", nargs="?", help="for the figures and their page")
+    parser.add_argument("outdir", metavar="OUTDIR", nargs="?", help="for the figures")
     parser.add_argument("--page", metavar="FILE.md", help="only write this page, with one small picture of each figure")
     parser.add_argument("--also", metavar="FOLDER", action="append", default=[], help="of --page; repeat it")
     args = parser.parse_args()
@@ -168,11 +165,8 @@ def main():
         write_page(args.page, {folder: results} | {f: results_of(f) for f in others if f != folder})
         return
     os.makedirs(args.outdir, exist_ok=True)
-    entries, lacks = draw_all(results, record, args.outdir)
-    for line in lacks:
+    for line in draw_all(results, record, args.outdir):
         print(f"not drawn: {line}", file=sys.stderr)
-    doubts = [f"{name}.json: {line}" for name, r in results.items() for line in r.doubts()]
-    print(write_index(args.outdir, f"Figures of {record}", doubts, entries, lacks))
 
 
 if __name__ == "__main__":

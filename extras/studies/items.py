@@ -29,7 +29,7 @@ PICTURE = re.compile(r'!\[[^]]*\]\(([^)\s]+)\)|<img\s[^>]*?src="([^"]+)"')
 class Item:
     name: str
     what: str
-    run: str              # the command of a new run; {name} is that of the machine
+    run: str              # the command of a new run; {name}: of the machine
     files: tuple          # patterns of its pages, pictures and their data
     sections: tuple = ()  # of other pages
     records: tuple = ()   # results of machines that it is made of; none: its page is a copy of one run
@@ -79,7 +79,7 @@ ITEMS = (
          tuple(n for s in STEPS for n in s.results), measures=False),
     Item("gallery", "every kind of figure for a paper", "make gallery", (f"{STUDY}/figures.md", f"{STUDY}/figures/*.png"),
          (), tuple(n for s in STEPS for n in s.results), measures=False),
-    Item("artifact", "commands and costs of items and claims", "make readme", (), ("items", "claims"),
+    Item("artifact", "commands and costs of items", "make readme", (), ("items",),
          measures=False),
     Item("kernels", "the list of kernels, printed by the program", "make readme", (), ("kernels",), remade=False,
          measures=False),
@@ -108,7 +108,7 @@ def without_sections(text):
 
 
 def pictures(page, text):
-    """The pictures of a page, relative to the root; those of other sites are none of ours."""
+    """The pictures of a page, relative to the root, without pictures of other sites."""
     found = (a or b for a, b in PICTURE.findall(text))
     return [os.path.normpath(os.path.join(os.path.dirname(page), p)) for p in found if "://" not in p]
 
@@ -145,13 +145,6 @@ class Cost:
         size = lambda mib: "not recorded" if mib is None else (
             f"{number(mib / 1024, 2)} GiB" if mib >= 1024 else f"{number(mib, 2)} MiB")
         return time + " (estimate)" * self.guess, size(self.mib), size(self.disk)
-
-
-def both(costs):
-    """That of several commands, one after another."""
-    known = lambda key: [v for c in costs if (v := getattr(c, key)) is not None]
-    add = lambda key, join: join(known(key)) if len(known(key)) == len(costs) and costs else None
-    return Cost(add("seconds", sum), add("mib", max), add("disk", sum), any(c.guess for c in costs))
 
 
 def peak(result):

@@ -52,7 +52,7 @@ def legend(name, result, at):
 
 
 def table(results, columns, kernel, below, at):
-    """Markdown; the workloads are those of all machines, in the order of the first."""
+    """Markdown, with the workloads of all machines in the order of the first machine."""
     heads = ["workload"]
     for name in columns:
         heads += [f"{name}: ns/lookup", f"over {below}", "of the roof"]

@@ -233,8 +233,8 @@ def page_of(section, paths):
 
 
 def front(leading_of, recorded):
-    """Fills the tables of pages, {path: its leading machine}, with those of that machine, or of another one if it has no
-    such record, and the table of all machines."""
+    """Fills the tables of pages, {path: its leading machine}: from the record of that machine, or of another one if it
+    lacks the record. Also fills the table of all machines."""
     paths = list(leading_of)
     for path, leading in leading_of.items():
         lead(path, leading)

@@ -168,8 +168,8 @@ def range_of(values, pad=1.1):
 
 # --- the head, the legend and the layout
 def head(figure, result, groups, subject, notes, points):
-    """The lines of the head: what, where, notes. Unless they are given, the notes are those of the marks; points says
-    what is drawn of the samples."""
+    """The lines of the head: what, where, notes. Without notes, it explains the marks. points says what is drawn of
+    the samples."""
     rules = {g.rule for g in groups}
     what = rules.pop() if len(rules) == 1 else f"{len(rules)} rules"
     if notes is None:

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Writes one page about results: machines, tables, figures, workloads, a comparison of two results and an
-explorer of all measured points. The page is one file that reads nothing else, from disk or network.
+"""Writes one page about results: machines, tables, figures, and an explorer of all measured points. The page is one
+file that reads nothing else, from disk or network.
 
 The same results give the same bytes. What a page cannot have for want of a program or package is named on stderr
 and in the page; the rest goes on. Exit status: 0 fine, 1 usage or a file that cannot be read.
@@ -17,9 +17,7 @@ sys.path.append(str(HERE.parents[1] / "reports"))
 import pages
 import program
 from program import Arguments, ResultError, write_whole
-from results import load
-from style import number
-from webpage import comparison, outcomes, sources, workloads
+from webpage import outcomes, sources
 from webpage.drawn import Drawer
 
 
@@ -51,25 +49,21 @@ def of_machines(machines):
     named = [(s.name + f" on {s.machine}" * several, s.result) for s in every]
     return {"machines": machines, "several": several, "sources": every, "facts": facts, "doubted": named,
             "titles": list(dict.fromkeys(title for own in facts.values() for title in own)),
-            "sweeps": [s for s in every if outcomes.is_sweep(s)], "colours": outcomes.colours(machines),
+            "colours": outcomes.colours(machines),
             "gaps": [f"Not recorded on {m.name}: {', '.join(own)}." for m in machines if (own := m.unrecorded())]
                     + [f"{name}: {line}" for name, result in named for line in result.left_out()]}
 
 
-def of_results(machines, args):
+def of_results(machines):
     """What it reads about results; one machine needs no column."""
     cut = lambda rows: [row[:-1] if len(machines) == 1 else row for row in rows]
     heads, point_heads = cut([outcomes.HEADS, outcomes.POINT_HEADS])
     points, placeless = outcomes.points(machines)
-    parts = list(workloads.workload_parts(machines))
-    return {"heads": heads, "texts": outcomes.texts_of(heads), "number": number, "origin": pages.origin,
+    return {"heads": heads, "texts": outcomes.texts_of(heads), "origin": pages.origin,
             "rows": cut(outcomes.row(s, g) for m in machines for s in m.sources for g in outcomes.groups_of(s)),
             "point_heads": point_heads, "point_texts": outcomes.texts_of(point_heads), "points": cut(points),
             "placeless": [f"{placeless} measured groups have no place in the explorer: their ids follow no alpha, or "
-                          "nobody won."] * bool(placeless),
-            "comparison": comparison.compared(load(args.old), load(args.new)) if args.old else None,
-            "workloads": parts,
-            "legends": list(dict.fromkeys(b.legend for w in parts for b in w.blocks))}
+                          "no kernel won."] * bool(placeless)}
 
 
 def of_figures(machines, args):
@@ -87,7 +81,7 @@ def page(args):
     from markupsafe import Markup
     machines = sources.read(args.results, args.record, args.mode)
     figures, undrawn = of_figures(machines, args)
-    shown, script = of_machines(machines) | of_results(machines, args) | figures, asset("page.js")
+    shown, script = of_machines(machines) | of_results(machines) | figures, asset("page.js")
     gaps = [*undrawn, *shown["placeless"], *shown["gaps"]]
     return env.get_template("page.html").render(
         shown | {"gaps": gaps}, script=Markup(script), policy=policy(script), style=Markup(asset("page.css"))), undrawn
@@ -98,17 +92,13 @@ def main():
     parser.add_argument("results", metavar="RESULT.json", nargs="*")
     parser.add_argument("--record", metavar="FOLDER", action="append", default=[],
                         help="all results of a recorded machine; repeat the option for several machines")
-    parser.add_argument("--old", metavar="OLD.json", help="compare this result with --new")
-    parser.add_argument("--new", metavar="NEW.json")
     parser.add_argument("--mode", default="cold", help="of the figures: cold (default), warm or iteration")
     parser.add_argument("--kernel", default="cpu_fused", metavar="NAME", help="the kernel under study (cpu_fused)")
     parser.add_argument("--below", default="cpu_sort", metavar="NAME", help="the kernel below it (cpu_sort)")
     parser.add_argument("--out", required=True, metavar="PAGE.html")
     args = parser.parse_args()
-    if bool(args.old) != bool(args.new):
-        parser.error("A and B (--old and --new) come together")
     if not args.results and not args.record:
-        args.results = [args.old, args.new] if args.old else parser.error("needs a result or --record")
+        parser.error("needs a result or --record")
     text, gaps = page(args)
     os.makedirs(os.path.dirname(args.out) or ".", exist_ok=True)
     write_whole(args.out, text)

@@ -5,7 +5,7 @@ compared with the pages, or from a new run (--run). Prints each item with its co
 
 From records: --again are the commands that write the pages; they run in the copy. A page or the data of a picture
 that comes out different is older than its record. --run: measures items on this machine, one after another, and
-writes what they cost to OUTDIR/costs.json. --update: only fills the tables of ARTIFACT.md.
+writes what they cost to OUTDIR/costs.json. --update: only fills the table of ARTIFACT.md.
 
 Exit status: 0 every page is as its records are, 1 usage, 2 an item of a new run failed, 3 a page is older than its
 record.
@@ -22,12 +22,11 @@ import time
 from pathlib import Path
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path[:0] = [os.path.join(HERE, "..", "..", "reports"), os.path.join(HERE, "claims")]
+sys.path.insert(0, os.path.join(HERE, "..", "..", "reports"))
 import items
-import page as claims_page
 import program
 import section
-from items import BY_NAME, COSTS, ITEMS, both
+from items import BY_NAME, COSTS, ITEMS
 from program import Arguments, ResultError, say, write_whole
 from recorded import ROOT, STORED, cpu_name
 from style import markdown_table, text_table
@@ -37,7 +36,6 @@ OWN = ("README.md", "ARTIFACT.md", "docs", "reports", "extras/studies")
 COMPARED = (".md", ".tsv")  # pictures themselves differ with the libraries that draw them
 SAME, OLD, BY_RUN, NOT_THERE = "same", "OLD", "needs a run", "not recorded"
 HEADS = ("item", "what", "shows on", "new run", "time", "memory", "disk")
-CLAIM_HEADS = ("claim", "command", "time", "memory", "disk")
 NAME = "mine"  # of a machine, in commands of pages
 
 
@@ -108,22 +106,10 @@ def rows(root, name):
     return [(i.name, i.what, short(where[i.name]), command(i, name), *costs[i.name].texts()) for i in ITEMS]
 
 
-def claim_rows(root, name):
-    """A row per claim: the commands that measure what it reads."""
-    costs = items.costs(root)
-    for c in claims_page.in_order():
-        needed = [i for i in ITEMS if i.measures and {*c.needs} & {*i.files, *i.records}]
-        title = claims_page.heading(c)
-        yield (f"[{title}]({claims_page.FOLDER}/claims.md#{claims_page.anchor(title)})",
-               claims_page.again(c, name), *both([costs[i.name] for i in needed]).texts())
-
-
 def update(path):
     root = os.path.dirname(os.path.abspath(path))
     own = [(f"`{a}`", b, c, f"`{d}`", *more) for a, b, c, d, *more in rows(root, NAME)]
     section.update(path, "items", "\n".join(markdown_table(HEADS, own, left=range(4))))
-    own = list(claim_rows(root, NAME))
-    section.update(path, "claims", "\n".join(markdown_table(CLAIM_HEADS, own, left=range(2))))
     print(path)
 
 
@@ -207,7 +193,7 @@ def main():
     parser.add_argument("--items", default="", metavar="LIST", help="of a new run (all)")
     parser.add_argument("--name", default="", help="of the machine: its folder in reports/results")
     parser.add_argument("--make", default="make")
-    parser.add_argument("--update", metavar="ARTIFACT.md", help="only fill its tables")
+    parser.add_argument("--update", metavar="ARTIFACT.md", help="only fill its table")
     args = parser.parse_args()
     if args.update:
         return update(args.update)

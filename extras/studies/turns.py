@@ -7,7 +7,7 @@ Noise, history and the comparison of compilers measure by the functions of this 
 take turns in one run. In every round each build takes one sample of every case, in alternating order, so a machine that
 gets slower or faster meanwhile does the same to all of them.
 
-Another revision is built in a clone of its own. It measures with its own program; workloads and options are those of
+Another revision is built in a clone of its own. It measures with its own program, and with workloads and options of
 this checkout. Exit status: 0 fine, 1 usage or environment (the revision is unknown or does not build), 2 a wrong result.
 """
 import itertools

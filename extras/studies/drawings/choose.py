@@ -40,7 +40,7 @@ def rest(group, *free):
 
 
 def by_key(groups, key):
-    """{key of a group: groups}, in the order of the groups, but those of a rule together."""
+    """{key of a group: groups}, in the order of the groups, with the groups of a rule together."""
     found = {}
     rules = list(dict.fromkeys(g.rule for g in groups))
     for g in sorted(groups, key=lambda g: rules.index(g.rule)):
@@ -55,7 +55,7 @@ def type_text(types):
 
 
 def against_fp32(groups):
-    """{(rule, workload without its types): (the group of fp32 alone, those of other types)}"""
+    """{(rule, workload without its types): (the group of fp32 alone, the groups of other types)}"""
     timed = [g for g in groups if g.best() and g.median("compulsory_mib") and g.median("dim")]
     found = {}
     for key, own in by_key(timed, lambda g: (g.rule, family(g.workload, TYPES))).items():

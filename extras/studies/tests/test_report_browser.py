@@ -9,7 +9,7 @@ import sys
 
 sys.dont_write_bytecode = True
 import tap
-from test_report_page import need, several, sweep, written
+from test_report_page import need, sweep, two_machines, written
 from spoiled import equal, save
 
 
@@ -63,11 +63,11 @@ def column(driver, table, at):
 
 
 def test_a_browser_shows_every_figure_and_no_overflow(folder):
-    first, other, slow = several(folder)
+    first, other = two_machines(folder)
     data = sweep()
     data["context"]["emb_kernel_cpu_sort"] += "x" * 100 + "@" * 50
     save(data, folder, "first.json")
-    driver = opened(folder, first, other, "--old", first, "--new", slow)
+    driver = opened(folder, first, other)
     for width in (1280, 390):
         look(width, 844)
         sizes = script(driver, "return all('figure img').map(s => s.getBoundingClientRect()).map(r => [r.width, r.height])")

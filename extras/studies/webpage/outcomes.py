@@ -14,7 +14,6 @@ from paper import short
 from results import LADDER, spread
 from style import colour, number
 
-SWEEP = 30  # workloads of a file; more of them have no part each
 HEADS = ("workload", "rule", "mode", "fastest", "ns/lookup", "±%", "second", "lead", "% roof", "GB/s", "scratch MiB",
          "threads", "lookups", "distinct %", "file", "machine")
 POINT_HEADS = ("distance", "workload", "rule", "types", "threads", "rows", "floats", "alpha", "lookups", "per bag",
@@ -27,7 +26,7 @@ def texts_of(heads):
 
 
 def colours(machines_):
-    """{kernel: its colour on the page}: that of the first file with the kernel."""
+    """{kernel: its colour on the page}; the first file with the kernel decides."""
     found = {}
     for source in (s for m in machines_ for s in m.sources):
         for name, kernel in source.result.kernels.items():
@@ -36,7 +35,7 @@ def colours(machines_):
 
 
 def groups_of(source):
-    """All groups of a file, those of the figures' mode first."""
+    """All groups of a file, the groups of the figures' mode first."""
     modes = sorted(source.modes, key=lambda mode: mode != source.mode)
     return [g for mode in modes for g in source.result.groups(mode)]
 
@@ -74,7 +73,7 @@ def side_by_side(machines_, kernel, below):
 
 # --- the explorer
 def point(source, group):
-    """The cells of a measured point, or None if a coordinate is missing or nobody wins. A script fills in the
+    """The cells of a measured point, or None if a coordinate is missing or no kernel wins. A script fills in the
     distance."""
     # Variants of another kernel do not compete.
     own = [s for s in group.series if s.kernel.family != LADDER and "@" not in s.kernel.name]
@@ -94,8 +93,3 @@ def points(machines_):
     cold = [s for m in machines_ for s in m.sources if "cold" in s.modes]
     found = [point(s, g) for s in cold for g in s.result.groups("cold")]
     return [p for p in found if p], found.count(None)
-
-
-def is_sweep(source):
-    """Whether a file has too many workloads for a part of each."""
-    return len({s.workload for s in source.result.series}) > SWEEP
