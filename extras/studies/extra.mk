@@ -33,8 +33,8 @@
 #|                that would end later; REPS= THREADS= SEED= for all steps. Status 1 usage, another
 #|                machine's folder, interrupted; 2 a wrong result, which is kept; 3 a step is missing
 #| make claims    what is often said about fused optimizers, with verdicts from the records: extras/studies/study/claims.md
-#| make readme    write the pages of all recorded machines, the front page with the table of FRONT=, extras/studies/study/results.md with
-#|                those of RECORDED=, the claims and the tables of ARTIFACT.md
+#| make readme    write the pages of all recorded machines, the front page with the table of FRONT=,
+#|                extras/studies/study/results.md with tables of RECORDED=, the claims and the table of ARTIFACT.md
 #| make reproduce every figure and table of the pages again from the records, in OUT/reproduce/pages, compared with them;
 #|                prints each with the command, time, memory and disk of a new run. RUN=1 NAME=mine ITEMS="standard drift":
 #|                measure these (all) on this machine. Status 2: an item failed, 3: a page is older than its record
@@ -99,14 +99,15 @@ watched          := --kernel=cpu_fused
 beside_sweep     := $(watched) --others='cpu_hash cpu_owner cpu_sort' $(if $(GIB),--gib='$(GIB)')
 beside_scaling   := $(watched) --others='cpu_hash cpu_sort' $(if $(MOST),--most='$(MOST)')
 beside_crossover  = --kernel=cpu_sort --others=cpu_fused $(MIB:%=--mib=%) $(if $(RULE),--rules=$(call quoted,$(RULE)))
+packages_points  := $(packages_bench) python3-matplotlib
 sweep scaling crossover:
-	$(call require,bench)
+	$(call require,points)
 	@$(MAKE) --no-print-directory $(B)/bench
 	@$(PYTHON) extras/studies/points.py $@ $(call quoted,$(OUT)/$@/$@.json) $(call quoted,$(OUT)/$@) --bench=$(B)/bench \
 	     $(beside_$@) --dense=cpu_dense $(call given,THREADS REPS SEED)
 
 # The worth of each technique of a kernel: a separate folder has a build with the kernels that lack one
-# technique. The exit status is that of the measurement, as for bench.
+# technique. The exit status is the status of the measurement, as for bench.
 rungs         := $(wildcard extras/studies/ladder/*.c)
 ladder_cases  := ^(zipf/.*|wide|cached|single-hot|dlrm-2022)/rowwise_adagrad/(cpu_fused|cpu_sort|without_.*)/cold$$
 report_ladder  = $(PYTHON) extras/studies/points.py ladder $1/$2.json $1 $(watched) --below=cpu_sort
@@ -118,7 +119,7 @@ ladder:
 	     --out=$(call quoted,$(OUT)/ladder); status=$$?; case $$status in 0 | 2) ;; *) exit $$status ;; esac; \
 	 $(call report_ladder,$(call quoted,$(OUT)/ladder),bench) && exit $$status
 
-# The pages of all recorded machines, the front page with the table of FRONT, and extras/studies/study/results.md with those of RECORDED.
+# The pages of all recorded machines, the front page with the table of FRONT, and study/results.md with tables of RECORDED.
 FRONT    ?= reports/results/zen2-2core
 RECORDED ?= reports/results/zen5-2core
 looked_at = $(watched) --below=cpu_sort
@@ -211,7 +212,7 @@ figures:
 gallery:
 	@$(write_gallery)
 
-# One page about results. Whoever cannot install packages needs Jinja2 alone; the page says what is left out.
+# One page about results. It needs Jinja2 alone, and says what is left out for want of other packages.
 packages_report := python3 python3-jinja2 $(if $(filter 0,$(shell id -u)),gnuplot-nox python3-matplotlib)
 programs_report := python3
 page_results     = $(if $(RECORD),$(if $(filter file,$(origin RESULT)),,$(RESULT)),$(RESULT))

@@ -97,10 +97,9 @@ def draw_all(results, record, outdir):
 # --- the page of small pictures
 HEAD = """# Figures
 
-`make gallery` draws this page from the results of [{record}]({folder}): {machine}. What this
-machine lacks is of another one, which is named. `make figures RECORD={record}` draws all figures of a machine for a
-paper, as PDF, SVG and PNG, in the width of a page (7 in) and of a column (3.33 in); `make figures RESULT=file.json`
-draws those of any result. A red line says that other work disturbed a run."""
+`make gallery` draws this page from the results of [{record}]({folder}): {machine}. Figures without data there are drawn
+from the record of another machine, which is named. [usage.md](../../../docs/usage.md#figures-and-one-page-about-results)
+says how to draw figures for a paper. A red line says that other work disturbed a run."""
 
 OTHER = "Measured on [{record}]({folder}): {machine}."
 

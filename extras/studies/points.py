@@ -17,7 +17,9 @@ import parts
 import program
 import scaling
 import sweep
-from program import Arguments
+from export import Figure
+from plots import draw
+from program import Arguments, write_whole
 
 # reps: samples of a kernel, 0 if `make NAME` measures it in one run; options: {name: (default, help)};
 # few: what text() takes for the lines that are printed, if these are not all
@@ -38,8 +40,11 @@ def report(name, result, outdir, kernel, below):
     study = STUDIES[name]
     found = study.module.read(result, kernel, below)
     text = lambda *few: "\n".join([*result.cautions("**"), *study.module.text(result, found, kernel, *few)])
-    return parts.publish(name, outdir, study.title.format(kernel=kernel), text(),
-                         lambda stem: study.module.picture(result, found, kernel, stem)), text(*study.few)
+    title, stem = study.title.format(kernel=kernel), os.path.join(os.path.abspath(outdir), name)
+    os.makedirs(outdir, exist_ok=True)
+    write_whole(f"{stem}.md", f"# {title}\n\n![{title}]({name}.svg)\n\n{text()}\n")
+    picture = study.module.picture(result, found, kernel, stem)
+    return list(draw(picture, outdir) if isinstance(picture, Figure) else picture), text(*study.few)
 
 
 def main():

@@ -1,21 +1,22 @@
 # SPDX-License-Identifier: MIT
 """How the time of a step grows with the lookups of a batch, with the rows of the table, and with threads.
 
-Every kernel is shown, not only the one under study. Batches of more than 10M lookups are far larger than any cache, so their ring has one batch,
-which saves memory.
+Every kernel is shown, not only the one under study. Batches of more than 10M lookups are far larger than any cache, so
+their ring has one batch, which saves memory.
 """
 import math
-import os
 import re
 import statistics
 from pathlib import Path
 
-from export import common, figure, kernels_of
+from drawings.size import pick_scaling
+from drawings.size import scaling as drawn
+from export import kernels_of
+from paper import PAGE, save, set_up
 from parts import Part, options_of, threads_of
 from program import ResultError
-from style import markdown_table, nice_range, number
+from style import markdown_table, number
 
-HERE = os.path.dirname(os.path.abspath(__file__))
 STANDARD = "datasets/standard.spec"
 LEAST = 10**4               # lookups and rows
 SMALL = 10**7               # each larger workload is a part of its own
@@ -28,7 +29,6 @@ WORKLOADS = {  # axis: keys of its workloads, and the divisor of its values
 TITLES = {"lookups": ("lookups of a batch", "10M rows of 16 floats, alpha 1.05"),
           "rows": ("rows of the table", "1M lookups, 32 floats, alpha 1.05"),
           "threads": ("threads", "the zipf workloads of the standard set")}
-NOWHERE = (1e30, 1.0)       # gnuplot needs a point for every kernel
 
 
 # --- what is run
@@ -93,14 +93,6 @@ def threads_of_family(groups):
     return out
 
 
-def speed_ups(groups, kernel):
-    """(threads, speed-up over the fewest threads), for every workload."""
-    fewest = min(int(g.median("threads")) for g in groups)
-    for own in threads_of_family(groups).values():
-        base = time(own[fewest], kernel) if fewest in own else None
-        yield from ((n, base / time(g, kernel)) for n, g in sorted(own.items()) if base and time(g, kernel))
-
-
 def growth(groups, kernel):
     """x if the time of a batch of N lookups grows as N^x."""
     times = [(g.median("lookups"), time(g, kernel)) for g in groups]
@@ -153,23 +145,9 @@ def text(result, axes, _kernel):
 
 
 # --- the picture
-def picture(result, axes, _kernel, stem):
-    """Data: a block per axis and kernel, then one block per kernel with its speed-ups on all workloads."""
-    groups = [g for own in axes.values() for g in own]
-    kernels, blocks, ranges = [k for k, _ in kernels_of(groups)], [], {}
-    for axis in WORKLOADS:
-        own = [[[g.median(axis), *g.of(k.name).quartiles("ns_per_lookup")]
-                for g in axes[axis] if g.of(k.name)] for k in kernels]
-        blocks += [[[k.title], *(rows or [[*NOWHERE, 1.0, 1.0]])] for k, rows in zip(kernels, own)]
-        values = [v for rows in own for row in rows for v in row[1:]]
-        ranges |= dict(zip((f"{axis}_low", f"{axis}_high"), nice_range(values, 1.05)))
-    points = {k: p for k in kernels for p in [list(speed_ups(axes["threads"], k))] if p}
-    shift = {k: 1 + 0.04 * (i - (len(points) - 1) / 2) for i, k in enumerate(points)}
-    blocks += [[[k.title], *([n * shift.get(k, 1), s] for n, s in points.get(k, [NOWHERE]))] for k in kernels]
-    counts = sorted({n for own in points.values() for n, _ in own})
-    return figure(os.path.join(HERE, "scaling"), stem, common(result, groups, "scaling") | ranges | {
-        "counts": " ".join(map(str, counts)), "least": counts[0], "most": counts[-1],
-        **{f"{axis}_title": title for axis, (title, _) in TITLES.items()},
-        **{f"{axis}_note": note for axis, (_, note) in TITLES.items()},
-        **{f"{axis}_{end}": axes[axis][i].median(axis) for axis in WORKLOADS
-           for end, i in (("from", 0), ("to", -1))}}, blocks)
+def picture(result, _axes, _kernel, stem):
+    """The figure for a paper, as wide as a page."""
+    set_up()
+    for shown in pick_scaling(result, "cold").values():
+        return save(drawn(PAGE, result, shown), stem, ("svg",))
+    raise ResultError(f"{result.path}: a picture needs two thread counts, or three values of an axis: MOST=1e5")

@@ -89,7 +89,7 @@ def beyond(series):
 
 
 def gradients(group, dense):
-    """(MiB of the gradient of all rows, MiB of that of touched rows). The first is the dense kernel's scratch."""
+    """MiB of the gradient of all rows, and of the gradient of touched rows. The first is the dense kernel's scratch."""
     every = dense.median("scratch_mib")
     return every, every * group.median("distinct") / group.median("rows")
 
@@ -117,7 +117,7 @@ def saves_memory(records):
 
 
 def volume(group, entries):
-    """Bytes of a gradient of this many entries over those of a gradient of all rows."""
+    """Bytes of a gradient of this many entries over the bytes of a gradient of all rows."""
     row = FLOAT * group.median("dim")
     return entries * (INDEX + row) / (group.median("rows") * row)
 
@@ -153,8 +153,8 @@ def sparse_volume(records):
        f"Within {percent(NEAR, 1)} of {CLAIMED_MIB} MiB.", ("the state of a row", lambda v: f"{plain(v)} bytes"))
 def table_bytes(records):
     """Rows times columns times 4 bytes are the weights alone. A rule may keep states beside them. The figure
-    is the MiB of that table with the states of the rule, whose bytes a row are those of the suite's own
-    counter of persistent bytes, at that width. A dense gradient would take the weights' bytes once more."""
+    is the MiB of the table with the states of the rule, by the suite's counter of persistent bytes. A dense gradient
+    would take the bytes of the weights once more."""
     weights = FLOAT * CLAIMED_DIM
     size = lambda row: row * CLAIMED_ROWS / MIB
     near = lambda row: abs(size(row) / CLAIMED_MIB - 1) <= NEAR

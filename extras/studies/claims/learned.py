@@ -72,7 +72,7 @@ def drift_case(name, known, counts=True):
        f"After the most steps the drift is more than {OF_THE_WAY:g} of the way.")
 def one_by_one_is_wrong(records):
     """A step for each lookup instead of one for the sum of a row's gradients. The figure is the drift: the
-    distance of the weights from those of the right step, over the way that these have moved. A linear rule,
+    distance of the weights from the weights of the right step, over the way that the latter have moved. A linear rule,
     sgd, is the control: there it is rounding alone."""
     known = drift(records[DRIFT], "one by one", ("sgd", "adagrad", "rowwise_adagrad", "adam"))
     return Found([drift_case(rule, numbers, rule != "sgd") for rule, numbers in known])

@@ -28,7 +28,7 @@ from verdict import scipy_stats
 HEAD = ("`make claims` writes this page from recorded results; no figure and no verdict is typed. A claim has a "
         "criterion, which the cases of its table meet (✓) or not (✗). It *holds* if all cases meet it, it *does not "
         "hold* if none does, and otherwise it holds *only when* the verdict says.")
-NO_GPU = "**All times are of CPU kernels**; [gpu.md](../../cuda/study/gpu.md) has those of a GPU. "
+NO_GPU = "**All times are of CPU kernels**; [gpu.md](../../cuda/study/gpu.md) has times of a GPU. "
 FOLDER = "extras/studies/study"  # of the page
 WIDTH = 115
 ANY = "any machine"
@@ -185,7 +185,7 @@ def page(machines, root):
     sections = [line for c in claims for line in section(c, machines, root)]
     return "\n".join(["# Claims", "", fill(HEAD), "", fill(NO_GPU * (not gpu) + caution), "",
                       *summary(claims, machines), "", *sections, "## Records", "",
-                      fill("The commit is that of the measured program. A page has the id of its content instead: "
+                      fill("The commit names the measured program. A page has the id of its content instead: "
                            "`git log --find-object=ID` finds its commits."), "",
                       *sources(claims, machines, root)]) + "\n"
 

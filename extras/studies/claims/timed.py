@@ -57,7 +57,7 @@ def where(lost, groups):
 def fused_is_faster(records):
     """cpu_fused groups, sums and updates in one pass. Its rivals are all other lazy kernels and peers of the
     same run, on every recorded workload and rule. The figure is the points at which it is the fastest or
-    cannot be told from it, and the largest time of cpu_fused over that of the fastest."""
+    cannot be told from it, and the largest ratio of its time to the time of the fastest."""
     cases, points, lost, groups = [], [], [], []
     for name, record in records.items():
         own = [g for g in cold({name: record}) if g.of(FUSED) in g.lazy() and len(g.lazy()) > 1]
@@ -132,8 +132,8 @@ def curves(records):
        "cpu_atomic is slower, and by a larger factor than without skew (alpha 0).", ("alpha", lambda v: f"{v:g}"))
 def atomics_lose(records):
     """cpu_atomic adds every lookup to its row with atomic operations, so that threads take turns on a hot row.
-    The figure is its ns per lookup / those of the fastest kernel that needs no atomics. [gpu.md](../../cuda/study/gpu.md)
-    has times of the atomics of device kernels, too, and counts them."""
+    The figure is its time / the time of the fastest kernel that needs no atomics, in ns per lookup.
+    [gpu.md](../../cuda/study/gpu.md) has times of device kernels with atomics."""
     cases, notes = [], []
     for own in curves(records):
         atomic = [g.of("cpu_atomic") for g in own]
@@ -147,7 +147,7 @@ def atomics_lose(records):
         loses = "It loses without skew, too." if slower(atomic[0], best[0]) else "Without skew it does not lose."
         change = lambda series: f"{series[-1].ns / series[0].ns:.2f}"
         notes.append(f"{loses} From alpha 0 to {own[-1].median('alpha'):g} its own time per lookup changes by a "
-                     f"factor of {change(atomic)}, that of the best other kernel by {change(best)}.")
+                     f"factor of {change(atomic)}, the time of the best other kernel by {change(best)}.")
     return Found(cases, note=" ".join(notes))
 
 
@@ -200,7 +200,7 @@ def alike(name, series, base):
        "apart; that does not count.")
 def compilers_alike(records):
     """The CPU kernels are built by each compiler at the same flags, and the builds take turns in one run. The
-    figure is the time of a build over that of the first one."""
+    figure is the time of a build over the time of the first build."""
     cases, bits = [], []
     for record in records.values():
         first, *others = str(record.context.get("emb_var_COMPILERS", "")).split() or [""]

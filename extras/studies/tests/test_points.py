@@ -18,7 +18,7 @@ import results
 import scaling
 import sweep
 from made_results import made_up, series
-from spoiled import equal, need_gnuplot, one_line_error, run
+from spoiled import HAS_MATPLOTLIB, equal, need_gnuplot, one_line_error, run
 
 KERNELS = ("--kernel=cpu_fused", "--others=cpu_hash cpu_sort", "--dense=cpu_dense")
 GIB = 2**30
@@ -152,7 +152,8 @@ def test_bad_sweeps_and_scalings_are_one_line(folder):
 
 # --- scaling
 def test_a_whole_scaling(folder):
-    need_gnuplot()
+    if not HAS_MATPLOTLIB:
+        raise tap.Skip("no matplotlib in this Python")
     done, _, path = measure("scaling", folder, "--most=1e7", "--reps=1")
     equal(done.returncode, 0)
     small, large = (f"| {n} | 25.0 % | 2.00 | 4.00 | 3.00 |" for n in (10000, 10000000))  # with two threads
@@ -162,6 +163,8 @@ def test_a_whole_scaling(folder):
     done, _, _ = measure("scaling", folder, "--most=1e4", "--reps=1", bad={"rows-": "wrong"})
     equal(done.returncode, 2)
     assert "- FAILED cpu_hash on rows-10000: WRONG RESULT: row 3" in done.stdout
+    done, _, _ = measure("scaling", folder, "--most=1e4", "--reps=1", "--threads=1")
+    one_line_error(done, "needs two thread counts")
 
 
 # --- crossover
