@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: MIT
 """How far narrow types, steps per lookup and dense steps drift from the step of the suite, over many steps.
 
-Reads the lines that extras/studies/drift/drift.c prints, and writes OUTDIR/drift.md and drift.png. The numbers depend on
-no machine.
+Reads the lines that extras/studies/drift/drift.c prints, and writes OUTDIR/drift.md and drift.png. The numbers depend
+on no machine.
 """
 import math
 import os
@@ -42,8 +42,8 @@ Drift after {last} steps:
 
 *One by one* takes a step for each lookup instead of one for the sum of a row's gradients. For a linear rule only the
 rounding differs; for all others it is another function. *Dense* lets rows without lookups take a step with a gradient
-of 0, as an optimizer of a dense tensor does, and its drift counts all rows. A dash stands for rules that a zero gradient
-does not change, and for steps before the suite's step has moved a weight.
+of 0, as an optimizer of a dense tensor does, and its drift counts all rows. A dash stands for rules that a zero
+gradient does not change, and for steps before the suite's step has moved a weight.
 
 {ways}
 """
@@ -90,7 +90,8 @@ def draw(drift, path):
             for rounding, line in ROUNDINGS.items():
                 series = drift[rule].get(f"{key} {rounding}")
                 if series:
-                    panel.plot(*zip(*sorted((n, x) for n, x in series.items() if x > 0)), line, color=COLOURS[i], linewidth=1.4)
+                    points = sorted((n, x) for n, x in series.items() if x > 0)
+                    panel.plot(*zip(*points), line, color=COLOURS[i], linewidth=1.4)
         panel.set(title=rule, xscale="log", yscale="log", xlabel="steps")
         panel.grid(alpha=0.3)
     panels[0][0].set_ylabel("drift from fp32, of the way moved")

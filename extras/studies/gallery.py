@@ -97,8 +97,8 @@ def draw_all(results, record, outdir):
 # --- the page of small pictures
 HEAD = """# Figures
 
-`make gallery` draws this page from the results of [{record}]({folder}): {machine}. Figures without data there are drawn
-from the record of another machine, which is named. [usage.md](../../../docs/usage.md#figures-and-one-page-about-results)
+`make gallery` draws this page from the results of [{record}]({folder}): {machine}. Figures without data there are
+drawn from the record of another machine, which is named. [usage.md](../../../docs/usage.md#figures-and-one-page-about-results)
 says how to draw figures for a paper. A red line says that other work disturbed a run."""
 
 OTHER = "Measured on [{record}]({folder}): {machine}."

@@ -93,6 +93,7 @@ def picture(result, outcome, _kernel, stem):
     looks = [(COLOURS[i % len(COLOURS)], MARKERS[i % len(MARKERS)][0]) if k.family == LADDER else LAST
              for k, _ in kernels_of(groups) for i in [k.index]]
     colours, points = zip(*looks)
-    return dot_figure(result, groups, stem, os.path.join(HERE, "ladder"), f"what each technique of {whole.name} is worth",
-                      ratios, lambda g, p: (), what, colours=" ".join(colours), points=" ".join(map(str, points)),
-                      low=min(0.97 * min(every), 0.9), high=max(1.04 * max(every), 1.25))
+    subject = f"what each technique of {whole.name} is worth"
+    return dot_figure(result, groups, stem, os.path.join(HERE, "ladder"), subject, ratios, lambda g, p: (), what,
+                      colours=" ".join(colours), points=" ".join(map(str, points)), low=min(0.97 * min(every), 0.9),
+                      high=max(1.04 * max(every), 1.25))

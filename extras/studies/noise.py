@@ -83,8 +83,8 @@ def report(noise, outdir):
         "# The noise of a machine", "", "`make noise` makes this page: the same program took turns with itself. "
         f"{result.machine()}; {str(result.context.get('emb_date', '?'))[:10]}.", "",
         "![share of each verdict over the planted slowdown](noise.svg)", "", *page(result), "",
-        "Each comparison is judged like any other, with the floor of the other comparisons. A slowdown that is as large as "
-        "the least effect is found in half the rows at best."]) + "\n"
+        "Each comparison is judged like any other, with the floor of the other comparisons. A slowdown that is as large "
+        "as the least effect is found in half the rows at best."]) + "\n"
     write_whole(own + ".md", text)
     return text, [own + ".md", *paper.if_possible(draw, noise, own)]
 

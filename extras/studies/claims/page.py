@@ -5,11 +5,9 @@
 Every figure and every verdict is computed from the recorded results of the given folders and from pages of studies
 that depend on no machine.
 """
-import hashlib
 import os
 import sys
 import textwrap
-from pathlib import Path
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.join(HERE, "..", "..", "..")
@@ -128,12 +126,10 @@ def picture(claim, machines, root):
 def section(claim, machines, root):
     """The lines of a claim."""
     found = findings(claim, machines)
-    used = [n for n in claim.needs if any(n in machines[m] for m in found)]
-    files = ", ".join(f"`{n}`" if claim.of_pages else f"`{n}{STORED}`" for n in used)
     return [f"## {heading(claim)}", "", fill(claim.text), "", fill(f"*Criterion:* {claim.criterion}"), "",
             *picture(claim, machines, root), *(table(found) if any(found.values()) else []), "",
             *verdicts(claim, found), "",
-            fill(f"From {files or 'no record'}. To measure it again: {again(claim, 'mine')}."), ""]
+            fill(f"To measure it again: {again(claim, 'mine')}."), ""]
 
 
 def fill(text):
@@ -148,46 +144,17 @@ def summary(claims, machines):
     return markdown_table(("claim", *machines), rows, left=range(1 + len(machines)))
 
 
-# --- where the figures come from
-def blob(path):
-    """The name of this content in git."""
-    data = Path(path).read_bytes()
-    return hashlib.sha1(b"blob %d\0" % len(data) + data).hexdigest()[:12]
-
-
-def sources(claims, machines, root):
-    """A line per record: file, commit, disturbance, and the claims that read it."""
-    rows = []
-    for machine, records in machines.items():
-        for name, record in records.items():
-            used = ", ".join(str(c.number) for c in claims if name in c.needs)
-            if not used:
-                continue
-            if machine == ANY:
-                rows.append((f"[{name}]({os.path.relpath(name, FOLDER)})", f"content {blob(os.path.join(root, name))}", "-",
-                             f"`make {learned.MADE_BY[name]}`", "", used))
-                continue
-            file, c = os.path.relpath(record.path, root), record.context
-            rows.append((f"[{machine}/{name}{STORED}]({os.path.relpath(file, FOLDER)})",
-                         str(c.get("emb_commit", "?"))[:12] + " + changes" * (c.get("emb_dirty") == "yes"),
-                         str(c.get("emb_date", "?"))[:10],
-                         f"`make record NAME={machine} STEPS={RESULTS[name].name}`", record.doubt(), used))
-    return markdown_table(("record", "commit", "date", "made by", "caution", "claims"), rows, left=range(6))
-
-
 def page(machines, root):
     claims = in_order()
     results = [r for m, records in machines.items() if m != ANY for r in records.values()]
     gpu = any(s.kernel.place == "device" for r in results for s in r.series)
+    pages = ", ".join(f"[{m}]({os.path.relpath('reports/results', FOLDER)}/{m}/README.md)" for m in machines if m != ANY)
     caution = (f"{sum(bool(r.doubts()) for r in results)} of the {len(results)} files " +
                "were cut short, or " * any(r.cut_short() for r in results) + "have more disturbed samples, "
-               "or a higher load, than a quotable figure may have; [records](#records) says which.")
+               f"or a higher load, than a quotable figure may have. The pages of the machines say which: {pages}.")
     sections = [line for c in claims for line in section(c, machines, root)]
     return "\n".join(["# Claims", "", fill(HEAD), "", fill(NO_GPU * (not gpu) + caution), "",
-                      *summary(claims, machines), "", *sections, "## Records", "",
-                      fill("The commit names the measured program. A page has the id of its content instead: "
-                           "`git log --find-object=ID` finds its commits."), "",
-                      *sources(claims, machines, root)]) + "\n"
+                      *summary(claims, machines), "", *sections[:-1]]) + "\n"
 
 
 def main():

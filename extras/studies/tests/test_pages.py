@@ -39,7 +39,7 @@ def test_the_same_point_is_found_by_its_ids(folder):
 
 
 def test_a_run_that_was_cut_short_says_so(folder):
-    """On the page of its machine, beside other machines, in their picture, and among the claims."""
+    """On the page of its machine, beside other machines, in their picture, and in a count of the claims."""
     why = "Terminated after 1 of 9 samples"
     result_of(folder, "standard", [("zipf", "cpu_fused", 10.0, "f", 2, "cold")], emb_cut_short=why)
     found, line = recorded.in_folder(folder), f"cut short: {why}"
@@ -49,7 +49,7 @@ def test_a_run_that_was_cut_short_says_so(folder):
     drawn = machines.picture(columns, "cpu_fused", "cpu_fused", os.path.join(folder, "m"), {"m": found["standard"]})
     equal(drawn.variables["caution"], f"m: {line}")
     text = claims_page.page({"m": found, claims_page.ANY: {}}, folder)
-    assert f"| {line} |" in text and "1 of the 1 files were cut short, or have more" in text.replace("\n", " "), text
+    assert "1 of the 1 files were cut short, or have more" in text.replace("\n", " "), text
 
 
 if __name__ == "__main__":
