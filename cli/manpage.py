@@ -3,7 +3,7 @@
 
     python3 cli/manpage.py build/embfuse >man/embfuse.1; man man/embfuse.1
 
-tests/programs/test_cli.sh fails if the page is out of date.
+tests/programs/test_cli.py fails if the page is out of date.
 """
 import re
 import subprocess
