@@ -1,6 +1,14 @@
 # SPDX-License-Identifier: MIT
 """Made-up results, for tests of the studies."""
+import importlib.util
+
+import tap
 from spoiled import save
+
+
+def need_matplotlib():
+    if not importlib.util.find_spec("matplotlib"):
+        raise tap.Skip("no matplotlib in this Python")
 
 
 def series(workload, kernel, ns=10.0, rule="rowwise_adagrad", operation="lazy", mode="cold", mark="f", **counters):

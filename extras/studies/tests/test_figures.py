@@ -3,7 +3,6 @@
 """TAP tests of the figures for a paper: what they show is worked out by hand on made-up results, and the whole list
 is drawn from recorded ones."""
 import glob
-import importlib.util
 import math
 import os
 import re
@@ -14,6 +13,7 @@ sys.dont_write_bytecode = True
 import tap
 from tap import GOLDEN, ROOT
 import figures
+import made_results
 import make_results
 import paper
 import program
@@ -25,8 +25,7 @@ WIDTHS = {"": 7.0, "-column": 3.33}
 
 
 def need_matplotlib():
-    if not importlib.util.find_spec("matplotlib"):
-        raise tap.Skip("no matplotlib in this Python")
+    made_results.need_matplotlib()
     paper.set_up()
 
 

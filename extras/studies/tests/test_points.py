@@ -17,8 +17,8 @@ import ladder
 import results
 import scaling
 import sweep
-from made_results import made_up, series
-from spoiled import HAS_MATPLOTLIB, equal, need_gnuplot, one_line_error, run
+from made_results import made_up, need_matplotlib, series
+from spoiled import equal, need_gnuplot, one_line_error, run
 
 KERNELS = ("--kernel=cpu_fused", "--others=cpu_hash cpu_sort", "--dense=cpu_dense")
 GIB = 2**30
@@ -152,8 +152,7 @@ def test_bad_sweeps_and_scalings_are_one_line(folder):
 
 # --- scaling
 def test_a_whole_scaling(folder):
-    if not HAS_MATPLOTLIB:
-        raise tap.Skip("no matplotlib in this Python")
+    need_matplotlib()
     done, _, path = measure("scaling", folder, "--most=1e7", "--reps=1")
     equal(done.returncode, 0)
     small, large = (f"| {n} | 25.0 % | 2.00 | 4.00 | 3.00 |" for n in (10000, 10000000))  # with two threads
