@@ -190,7 +190,7 @@ static void add_parts(struct builder *b, const struct shape *s) {
     struct dice d = dice_of(b);
     for (int32_t f = 0; f < s->num_parts; f++) {
         struct part p = scaled(b, s->flags, s->parts[f]);
-        if (s->flags & SHAPE_SEQUENCES) p.pooling = POOL_NONE;
+        if (s->flags & SHAPE_SEQUENCES && (f == 0 || p.most == 0)) p.pooling = POOL_NONE;
         if (s->flags & SHAPE_MAX && f % 3 < 2 && p.pooling != POOL_NONE) p.pooling = POOL_MAX;
         add_feature(b, &d, p.rows ? builder_table(b, p.rows, p.dim) : 0, &p);
     }

@@ -17,7 +17,7 @@ enum modes { EXACT_AND_REAL, EXACT_ONLY, REAL_ONLY };
 enum {
     SHAPE_WEIGHTED = 1,
     SHAPE_INT32 = 2,
-    SHAPE_SEQUENCES = 4, /* all features are sequences */
+    SHAPE_SEQUENCES = 4, /* the first feature is a sequence, and all that have no lookups */
     SHAPE_MAX = 8,       /* max pooling in place of sums and means, but for each third feature */
     SHAPE_LARGE =
         16, /* for device kernels that put lookups in order: an emulation gets all of it */
