@@ -23,9 +23,11 @@ import:
 
 # A file that bench cannot read, but import can, is imported once: the trace is named by what the file holds.
 import_uncompressed = $(patsubst %.gz,%,$(patsubst %.bz2,%,$(patsubst %.xz,%,$(patsubst %.zst,%,$(lastword $1)))))
+ifneq ($(filter 1,$(words $(TRACE))),)
 ifneq ($(filter .csv .tsv .jsonl .ndjson .parquet .pq .feather .arrow .npz .pt .pth .svm .libsvm,$(suffix $(call import_uncompressed,$(TRACE)))),)
 override TRACE := $(shell { $(import_install); } >&2 && $(import_run) --once $(call quoted,$(TRACE)))
 $(if $(filter 0,$(.SHELLSTATUS)),,$(error TRACE was not imported; the line above says why))
+endif
 endif
 
 # Without a network the tests skip.
@@ -33,4 +35,4 @@ $(import_venv)/complete:
 	@$(import_install) || :
 packages_ci += python3-venv
 packages_test-import := $(packages_test)
-needs_import := $(import_venv)/complete
+needs_import := $(import_venv)/complete $(B)/bench

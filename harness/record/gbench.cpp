@@ -279,6 +279,7 @@ class Driver : Journal {
         if (made) {
             say_no_device();
             context["emb_workload_" + std::string(w.name)] = w.text;
+            if (plan->traces) add_origins(plan->traces[i / plan->specs.count], &context);
         }
         if (made &&
             measure_open(&m, &w, subject.operation, GRAD_EXACT, options.threads, &err) == 0) {

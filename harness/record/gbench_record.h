@@ -25,6 +25,9 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
+#include <map>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -195,6 +198,21 @@ struct Load {
         return std::isnan(worst) ? "unavailable" : value;
     }
 };
+
+/* Adds emb_trace_FILE for each trace whose ids, X.ids.npy, have a line of JSON beside them, X.json:
+ * where these ids come from, as an import or another program wrote it. paths: joined by commas. */
+inline void add_origins(const std::string &paths, std::map<std::string, std::string> *context) {
+    const std::string ending = ".ids.npy";
+    std::istringstream list(paths);
+    for (std::string path, line; std::getline(list, path, ',');) {
+        if (path.size() <= ending.size() || path.substr(path.size() - ending.size()) != ending)
+            continue;
+        const std::string stem = path.substr(0, path.size() - ending.size());
+        std::ifstream origin(stem + ".json");
+        if (std::getline(origin, line))
+            (*context)["emb_trace_" + stem.substr(stem.rfind('/') + 1)] = line;
+    }
+}
 
 struct Samples {
     int all = 0, disturbed = 0;

@@ -245,19 +245,18 @@ def test_pieces_give_what_one_does(folder):
     assert f"row {n}, column i: id -1" in imported(folder, "m.csv").stderr
 
 
-def test_bench_takes_the_file(folder):
-    ratings().to_csv(os.path.join(folder, "two words, a comma.csv"), index=False)
-    once = lambda *more: good(folder, "two words, a comma.csv", "--columns=user item", "--once", *more).strip()
+def test_bench_takes_the_file_and_records_where_it_is_from(folder):
+    ratings().to_csv(os.path.join(folder, "clicks.csv"), index=False)
+    once = lambda *more: good(folder, "clicks.csv", "--columns=user item", "--once", *more).strip()
     names = once()
     assert names == once() and names != once("--ids=modulo:3"), names
-    done = subprocess.run(
-        [os.path.join(tap.BUILD, "embfuse"), "stats", names.replace(folder + "/", "")],
-        cwd=folder,
-        text=True,
-        capture_output=True,
-        check=False,
-    )
-    assert done.returncode == 0 and "5" in done.stdout, done.stderr
+    bench = os.path.join(ROOT, tap.BUILD, "bench")
+    done = subprocess.run([bench, f"--trace={names}", "--filter=sgd/cpu_sort/cold", "--rule=sgd", "--reps=1",
+                           "--out=" + os.path.join(folder, "measured")], cwd=ROOT, text=True, capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr
+    context = json.load(open(os.path.join(folder, "measured", "bench.json"), encoding="utf-8"))["context"]
+    origins = [json.loads(v) for k, v in context.items() if k.startswith("emb_trace_")]
+    assert [(o["source"], o["column"]) for o in origins] == [("clicks.csv", "item"), ("clicks.csv", "user")], origins
 
 
 if __name__ == "__main__":
