@@ -20,7 +20,7 @@ struct buffer {
     size_t mapped;
 };
 
-/* Returns p, and ends the program if it is NULL: only for memory that is small beside the tables. */
+/* For what is small beside the tables: ends the program when out of memory. */
 static inline void *must_have(void *p) {
     if (!p) abort();
     return p;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Shared by the files that call the CUDA runtime.
+ * What the files that call the CUDA runtime share.
  */
 #pragma once
 

@@ -10,16 +10,16 @@ import tap
 
 # Lines, words or files: at most.
 BUDGETS = {
-    "core": 37700,                # lines of code outside of its tests
-    "core tests": 14400,
-    "extras": 35700,
-    "extras tests": 12700,
-    "words of Markdown": 55500,   # outside of reports/results/
+    "core": 36900,                # lines of code outside of its tests
+    "core tests": 13800,
+    "extras": 33900,
+    "extras tests": 13100,
+    "words of Markdown": 51000,   # outside of reports/results/
     "lines of README.md": 120,
     "lines of make help": 30,
     "files that cpu_fused reaches": 26,  # rules and generated lists aside
     "lines that cpu_fused reaches": 3870,
-    "lines of a file": 560,
+    "lines of a file": 540,
     "lines of a function in C": 92,
 }
 CODE = (".c", ".h", ".cpp", ".cu", ".cuh", ".py", ".sh", ".mk", ".inc", ".gp", ".js", ".css", ".html", ".spec", ".map", ".in", ".yml")
