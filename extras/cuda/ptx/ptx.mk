@@ -12,7 +12,7 @@ ptx_others = $(filter-out $(ptx_files:%=$(E)/%.o),$(leans:%=$(E)/%))
 ptx_host  := $(ptx_files:%=$(X)/host/%.o)
 ptx_run   := $(patsubst %.cpp,$(B)/%.o,$(wildcard extras/cuda/ptx/*.cpp))
 # Groups of tests/kernels.
-ptx_groups := kernels large_batches max onesweep properties
+ptx_groups := kernels max onesweep properties
 ptx_tests  = $(foreach a,$1,$(ptx_groups:%=$(X)/$a/tests:%))
 # A translation is as many files as its size asks for, so those are known only when it is made.
 ptx_made   = $(foreach a,$1,$(ptx_files:%=$(X)/$a/%.made))
