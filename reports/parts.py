@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from merge import merged, read
+from plots import draw
 from program import ResultError, say, write_whole
 from results import add_not_run, load
 
@@ -165,6 +166,14 @@ def measure_all(bench, parts, path):
 
 
 # --- the reports
+def publish(name, outdir, title, text, figure):
+    """Writes OUTDIR/NAME.md and draws figure(stem) beside it; returns the names of the pictures."""
+    stem = os.path.join(os.path.abspath(outdir), name)
+    os.makedirs(outdir, exist_ok=True)
+    write_whole(stem + ".md", f"# {title}\n\n![{title}]({name}.svg)\n\n{text}\n")
+    return list(draw(figure(stem), outdir))
+
+
 def study(args, parts, report):
     """Measures the parts if there is a bench, then reports on the result; returns the exit status."""
     wrong = bool(args.bench) and measure_all(args.bench, parts, args.result)
