@@ -59,7 +59,8 @@ static void planted_kernels(void **state) {
     huge.scratch_bytes = a_terabyte;
     assert_int_equal(bench_open(&b, "rule sgd\n", OP_STEP, ON_DEVICE), 0);
     assert_int_equal(bench_admit(&b, &idle, MODE_COLD), 1);
-    assert_non_null(strstr(b.result.message, "table 0 row"));
+    /* Threads judge the tables: the first one that finds a wrong row names it. */
+    assert_true(strstr(b.result.message, "table 0 row") || strstr(b.result.message, "table 1 row"));
     assert_int_equal(bench_admit(&b, &refused, MODE_COLD), -1);
     assert_non_null(strstr(b.err.text, "refused, after stage none"));
     assert_int_equal(bench_admit(&b, &huge, MODE_COLD), -1);
