@@ -2,7 +2,7 @@
 # Files of ids that people have on disk become traces: see extras/import/README.md.
 #
 #| make import    FROM=file.csv|tsv|parquet|feather|jsonl|npz|npy|pt|svm, compressed or not: a trace in build/import/;
-#|                installs pandas and Arrow into build/import/venv, once (400 MB). COLUMNS="user item" (names, or numbers
+#|                installs pandas and Arrow into build/import/venv, once (600 MB). COLUMNS="user item" (names, or numbers
 #|                from 0), BY=user (its rows are a bag), IDS=keep|modulo:N|hash:N|first-seen, MISSING=empty, SPLIT='|',
 #|                SEPARATOR=, HEADER=yes|no, FORMAT= (criteo, too), OFFSETS= LENGTHS= (arrays), ROWS= SKIP=, TO=prefix.
 #|                TRACE= of bench takes such a file, too, with the same variables
@@ -11,7 +11,7 @@
 import_venv      := build/import/venv
 import_variables := COLUMNS BY IDS MISSING SPLIT SEPARATOR HEADER FORMAT OFFSETS LENGTHS SKIP TO
 import_install   := [ -e $(import_venv)/complete ] || sh tests/support/venv.sh $(import_venv) $(PYTHON) import \
-                    extras/import/requirements.txt 'pandas and Arrow, 400 MB' 'import pandas, pyarrow, sklearn, zstandard'
+                    extras/import/requirements.txt 'pandas and Arrow, 600 MB' 'import pandas, pyarrow, sklearn, zstandard'
 import_run        = $(import_venv)/bin/python extras/import/import.py $(call given,$(import_variables))
 
 packages_import := python3 python3-venv
