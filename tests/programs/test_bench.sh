@@ -98,9 +98,8 @@ assert all(abs(whole[b] - step[b] - forward[b]) < 1e-9 for b in whole), (whole, 
 PY
 ok $? 'an iteration has its parts, and the traffic of both'
 
-# cpu_dense goes over 256 MiB of rows, so no hiccup of cpu_fused makes that one 8 times as slow; which samples cpu_dense has
-# depends on the order, which is drawn.
-"$bench" --out="$work/slow" --modes=cold --ring=1 --batch=8 --rows=2000000 --dims=32 --alpha='0 1' \
+# A kernel that is 8 times as slow as the fastest has 5 samples. Which one that is depends on their times.
+"$bench" --out="$work/slow" --modes=cold --ring=1 --batch=8 --rows=200000 --dims=8 --alpha='0 1' \
     --filter='/cpu_(fused|dense)/' 2>"$work/stderr"
 ok $? 'two workloads on the same tables, without REPS'
 "$python" - "$work/slow/bench.json" <<'PY'
@@ -110,9 +109,10 @@ assert "emb_cut_short" not in d["context"]
 for alpha in "01":
     count = lambda kernel: sum(b["run_type"] == "iteration" and f"alpha:{alpha}/rowwise_adagrad/{kernel}/" in b["name"]
                                for b in d["benchmarks"])
-    assert count("cpu_fused") == 10 and 5 <= count("cpu_dense") <= 10, (count("cpu_fused"), count("cpu_dense"))
+    counts = sorted(map(count, ("cpu_fused", "cpu_dense")))
+    assert 5 <= counts[0] and counts[1] <= 10, counts
 PY
-ok $? 'a slow kernel has five samples or more'
+ok $? 'without REPS a kernel has five to ten samples'
 
 refuses 'more memory than there is, before ids are generated' 'optimizer state and batches: needs .* GiB' --modes=cold --reps=1 \
     --rows=1e11 --filter=cpu_sort
