@@ -25,8 +25,9 @@ The same name stands for different functions in different systems. Here every fu
 A rule's text says where systems place epsilon and the learning rate, and which state they read. `bytes` are
 the size of the states of a row of `dim` elements in fp32; a momentum may be stored as bf16 (`momentum_type`).
 
-A trap: `ftrl` and `group_ftrl` compute a weight from their states alone. The first step of a row with new states throws
-away the weight that it had (1.4 becomes about -3e-5), so give them the states of the training that made the weights.
+A trap: `ftrl`, `ftrl_power` and `group_ftrl` compute a weight from their states alone. The first step of a row with new
+states throws away the weight that it had (1.4 becomes about -3e-5), so give them the states of the training that made
+the weights.
 
 Values that `torch.optim` refuses are refused: a learning rate, an epsilon or a decay below 0, a beta outside of [0, 1).
 """

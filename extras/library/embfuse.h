@@ -183,7 +183,7 @@ EMBFUSE_API int embfuse_get(const struct embfuse_model *model, int32_t table, co
 
 /* The steps that a table has taken. Bias corrections and stochastic rounding depend on the number of
  * a step; a resumed training sets it. Rules that count steps in a row (adam_lazy_global, adam_row_bias,
- * rowwise_adagrad_counter, rowwise_adagrad_ema) take 2^24 at most. */
+ * rowwise_adagrad_counter, rowwise_adagrad_ema, rowwise_rmsprop_ar) take 2^24 at most. */
 EMBFUSE_API int embfuse_get_steps(const struct embfuse_model *model, int32_t table, int64_t *out,
                                   struct embfuse_error *why);
 EMBFUSE_API int embfuse_set_steps(struct embfuse_model *model, int32_t table, int64_t steps,
