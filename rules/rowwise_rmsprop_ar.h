@@ -51,8 +51,9 @@ static inline void rowwise_rmsprop_ar_prepare(const float *param, int64_t t, flo
 /* The rate, and the part of the weight that is kept. A row from a later step has no decay. */
 HOST_DEVICE struct pair rowwise_rmsprop_ar_row(struct whole_row x, float *state) {
     const float *p = x.param, steps = state[1] == 0.0f ? 1.0f : x.derived[0] - state[1];
-    const float decay = p[RULE_LR] * p[ROWWISE_RMSPROP_AR_ALPHA] * (steps > 0 ? steps : 0.0f);
-    const float keep = 1.0f - (decay < 1.0f ? decay : 1.0f), least = p[ROWWISE_RMSPROP_AR_LEAST];
+    const float product = p[RULE_LR] * p[ROWWISE_RMSPROP_AR_ALPHA] * steps;
+    const float decay = product > 0 ? product : 0.0f, least = p[ROWWISE_RMSPROP_AR_LEAST];
+    const float keep = 1.0f - (decay < 1.0f ? decay : 1.0f);
     state[0] = moving_average(p[ROWWISE_RMSPROP_AR_BETA], state[0], x.sum.a / (float)x.dim);
     state[1] = x.derived[0];
     struct pair rate = {p[RULE_LR] / (sqrtf(state[0]) + p[ROWWISE_RMSPROP_AR_EPS]),

@@ -24,9 +24,12 @@ static inline void ftrl_power(const struct rule_case *c, struct oracle_row *x) {
         const struct num after = raised(*n, power);
         const bool same = square.value == 0 && square.error == 0; /* then, bit for bit */
         const struct num more = same ? exactly(0) : sub(after, before);
-        *z = add(*z, sub(c->g[d], mul(quot(more, lr, lr.value), *w)));
+        struct num sigma = quot(more, exactly(fabs(lr.value)), 0);
+        if (lr.value < 0) sigma.value = -sigma.value;
+        *z = add(*z, sub(c->g[d], mul(sigma, *w)));
+        const double low = (before.value - before.error + beta) * (1 - 8 * unit);
         const struct ftrl_below below = {add(add(after, exactly(beta)), l2_lr),
-                                         (before.value - before.error + beta) * (1 - 8 * unit)};
+                                         l2_lr.value < 0 ? 0 : low};
         *w = ftrl_quot(mul(lr, shrunk(*z, p[FTRL_POWER_L1])), below);
     }
 }
