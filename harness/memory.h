@@ -20,7 +20,7 @@ struct buffer {
     size_t mapped;
 };
 
-/* For what is small beside the tables: ends the program when out of memory. */
+/* Returns p, and ends the program if it is NULL: only for memory that is small beside the tables. */
 static inline void *must_have(void *p) {
     if (!p) abort();
     return p;

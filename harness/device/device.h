@@ -28,10 +28,10 @@ struct device_facts {
 /* Opens the device. Fails if there is no driver or no device, or if the device is too old. Callers
  * may repeat the call. */
 int device_open(struct error *err);
-/* Of several devices this process takes that one, modulo their number; 0 otherwise. Before it opens. */
+/* Selects device number % count; device_open() takes device 0 if this was not called before it. */
 void device_choose(int number);
 struct device_facts device_facts(void);
-/* Has an error made the device useless for the rest of this process? */
+/* True if an error has made the device useless for the rest of this process. */
 bool device_lost(void);
 /* A cudaStream_t. */
 void *device_stream(void);
@@ -51,12 +51,12 @@ bool device_intact(const struct device_buffer *b);
 int device_put(void *to, const void *from, size_t bytes, struct error *err);
 int device_get(void *to, const void *from, size_t bytes, struct error *err);
 
-/* For a caller with a stream of his own: the copy is enqueued. Other memory of the host than pinned memory has been read, or
- * written, when these return; pinned memory after device_wait(). */
+/* Enqueue a copy on the caller's stream. Pageable host memory has been read or written when these return, pinned memory
+ * only after device_wait(). */
 int device_put_on(void *stream, void *to, const void *from, size_t bytes, struct error *err);
 int device_get_on(void *stream, void *to, const void *from, size_t bytes, struct error *err);
 int device_wait(void *stream, struct error *err);
-/* A stream of his own: it does not wait for the one of this file. Closes NULL, too. */
+/* Opens a stream that does not wait for device_stream(). Closing NULL does nothing. */
 int device_stream_open(void **stream, struct error *err);
 void device_stream_close(void *stream);
 
@@ -82,8 +82,8 @@ void device_batch_free(struct device_batch *d);
 /* batch_validate() for ids and offsets that exist only in device memory. It refuses them before any
  * kernel trusts them, with the same message, and does not write to the batch. */
 int device_batch_validate(const struct device_batch *d, struct error *err);
-/* Is a buffer what it was made from, and are its guard zones whole? Returns 1, and says in err what a
- * kernel did to it, or -1 if nobody can tell. what: for the message. */
+/* Compares a buffer with its source and checks its guard zones. Returns 1 and says in err what a kernel did to it; -1
+ * if it cannot be read. what: for the message. */
 int device_unchanged(const struct device_buffer *b, const void *host, const char *what,
                      struct error *err);
 int device_batch_unchanged(const struct device_batch *d, const struct batch *host,
@@ -112,8 +112,8 @@ int device_tables_get_rows(const struct device_tables *d, int32_t t, int64_t beg
 /* One step or, with a forward, one iteration. steps, io, scratch and output are device memory. */
 struct device_job {
     const struct kernel *kernel;
-    const struct kernel *forward; /* of an iteration, otherwise NULL; has no plan and no scratch */
-    const struct batch *in;       /* of a device_batch */
+    const struct kernel *forward; /* only in an iteration; it has no plan and no scratch */
+    const struct batch *in;       /* device_batch.batch */
     const struct rule_step *steps;
     const struct table *io;
     bool planned;           /* device_plan() was called: device_run() leaves the plan out */
@@ -137,9 +137,9 @@ enum timing {
     TIMED_REPLAY  /* captured into a CUDA graph before, and launched as one */
 };
 
-/* Runs the step once and gives its seconds by events, without the plan, whose seconds are apart; and if
- * asked, the seconds of its stages. Those of an iteration include its forward and its plan, and their
- * own seconds are given with the stages. NaN on an emulated device. */
+/* Runs the step once and gives its seconds by events, without the plan, whose seconds are apart. TIMED_STAGES adds the
+ * seconds of its stages. The seconds of an iteration include its forward and its plan; TIMED_STAGES adds both.
+ * NaN on an emulated device. */
 struct device_times {
     double seconds;
     double stage[STAGE_COUNT];
@@ -148,8 +148,8 @@ struct device_times {
 int device_time(const struct device_job *job, enum timing timing, struct device_times *out,
                 struct error *err);
 
-/* Captures the step and its plan, or the whole iteration, into a CUDA graph, counts the nodes of the graph, and replays it
- * `replays` times. */
+/* Captures the step and its plan, or the whole iteration, into a CUDA graph, counts the nodes of the graph, and
+ * replays it `replays` times. */
 struct device_graph {
     int kernels, memsets, copies;
 };

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * What the device can do at this moment, see harness/ceiling.h, and whether its speed has
- * changed: clocks move with temperature, power and neighbours, and a sample taken while they move
- * says nothing about a kernel.
+ * Measures the ceilings of the device (harness/ceiling.h), and whether its speed has changed: clocks
+ * move with temperature, power and neighbours, and a sample taken while they move says nothing about
+ * a kernel.
  */
 #pragma once
 
@@ -17,7 +17,7 @@ struct device_probe {
     int64_t num_rows;
     int32_t dim;
     float *table;                     /* on the device; its rows keep their bits */
-    int multiprocessors, chain;       /* of the clock: blocks; dependent multiplications */
+    int multiprocessors, chain;       /* device_probe_clock(): blocks; dependent multiplications */
     double copies[COPIES_REMEMBERED]; /* the latest copy ceilings, GB/s */
     int64_t measured;
 };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * What the files that call the CUDA runtime share.
+ * Shared by the files that call the CUDA runtime.
  */
 #pragma once
 

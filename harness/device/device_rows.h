@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Rows that travel between processes, in device memory: a message has rows one behind the other, an array has them
- * where a batch or an output wants them. ranks/route_rows.c makes the blocks, and moves those of host memory itself.
+ * Rows that travel between processes, in device memory: rows are contiguous in a message, and lie in an array where a
+ * batch or an output has them. ranks/route_rows.c makes the blocks, and moves blocks in host memory itself.
  */
 #pragma once
 
@@ -14,7 +14,7 @@ enum row_move {
     ROWS_CLEAR   /* the array's become 0; there is no message */
 };
 
-/* Rows of one shape. In the array they are those in a list, or consecutive ones; in the message they are in order. */
+/* Rows of one shape. The array's rows are listed, or consecutive; the message has them in order. */
 struct row_block {
     enum row_move how;
     int32_t columns;
@@ -24,7 +24,7 @@ struct row_block {
     int64_t array_stride, message_stride; /* bytes from row to row */
 };
 
-/* Enqueues the moves on a stream. Blocks of one call write different bytes. element: bytes, 1, 2 or 4; what is added has 4.
+/* Enqueues the moves on a stream. Blocks of one call write different bytes. element: bytes, 1, 2 or 4; ROWS_ADD has 4.
  * list: has room for the blocks, grows, and belongs to this stream until the caller has waited for it. */
 int device_rows_move(void *stream, struct device_buffer *list, const struct row_block *blocks,
                      int32_t count, int64_t element, struct error *err);

@@ -28,19 +28,13 @@ static inline struct initial_laws initial_laws(enum rule_kind kind) {
     return laws;
 }
 
-RNG_FN uint64_t initial_stream(uint64_t seed, int32_t table, int array) {
-    enum { ARRAYS_EVER = 16 };
-    return rng_key(seed, (uint64_t)table * ARRAYS_EVER + (uint64_t)array);
-}
-
-RNG_FN uint32_t initial_row_key(uint64_t stream, int64_t row) {
-    return (uint32_t)rng_key(stream, (uint64_t)row);
-}
-
-/* Of row `row` of table number t, which may be a part of another one. */
+/* The key of row `row` of table number t, which may be a part of a larger table. */
 RNG_FN uint32_t initial_key(uint64_t seed, int32_t t, const struct table_part *part, int array,
                             int64_t row) {
-    return initial_row_key(initial_stream(seed, t + part->table, array), part_row(part, row));
+    enum { ARRAYS_EVER = 16 };
+    const uint64_t stream =
+        rng_key(seed, (uint64_t)(t + part->table) * ARRAYS_EVER + (uint64_t)array);
+    return (uint32_t)rng_key(stream, (uint64_t)part_row(part, row));
 }
 
 /* Element d of a row of a part's array is this one in the whole table. */

@@ -59,7 +59,7 @@ struct length_spec {
     double a, b; /* fixed: a; uniform: a..b inclusive; negbin: mean a, coefficient of variation b */
 };
 
-/* From IDS_HISTOGRAM_2021 on, a plan gives the lookups of each row: harness/workload/histogram.h. */
+/* For IDS_HISTOGRAM_2021 and later kinds a plan gives the lookups of each row: harness/workload/histogram.h. */
 enum ids_kind {
     IDS_ZIPF,
     IDS_POWERLAW,
@@ -77,7 +77,7 @@ struct table_spec {
 };
 
 enum { SPEC_NAME_MAX = 160, SPEC_TABLES_MAX = 1024 };
-#define SPEC_BAGS_MAX 1e9 /* of a feature */
+#define SPEC_BAGS_MAX 1e9 /* per feature */
 
 /* One point: every axis has one value. */
 struct spec {
@@ -110,7 +110,7 @@ struct spec_list {
     struct spec *specs; /* [count], owned */
 };
 
-/* Values that replace those of every block; NULL or empty: keep the file's. Each string is a
+/* These replace the values of every block; NULL or empty keeps the file's. Each string is a
  * blank-separated list from a variable of make, and messages name that variable. pooling takes the
  * words sum, mean, none and max (the mode), and numbers (the pooling factor, as fixed bag length;
  * several make an axis named length). alpha skips blocks whose ids have no exponent. */
@@ -122,7 +122,7 @@ struct spec_overrides {
 int spec_read(const char *path, const struct spec_overrides *over, struct spec_list *out,
               struct error *err);
 
-/* The same from memory; name is for messages. */
+/* Reads the text of a file from memory; name is for messages. */
 int spec_parse(const char *name, const char *text, uint64_t size, const struct spec_overrides *over,
                struct spec_list *out, struct error *err);
 
@@ -135,7 +135,7 @@ struct rule spec_rule(enum rule_kind kind, bool varied, int32_t t);
 /* Table t as kernels see it; the batch's part of the shape is 0. */
 struct table_shape spec_table(const struct spec *s, int t);
 
-/* Adds how duplicates meet and what is stored how, " key word" for each key that is not at its preset. */
+/* Adds " key word" for each key about duplicates, types and storage that is not at its preset. */
 void spec_describe_others(const struct spec *s, char *text, size_t size);
 
 /* Parses the name of a rule; the message lists the known ones. */

@@ -60,7 +60,7 @@ void tables_restore(struct table_set *s, const struct row_index *touched);
 /* False if anything wrote outside the tables. */
 bool tables_intact(const struct table_set *s);
 
-/* A row as floats: in place, but arrays of other types are widened into those of `wide`. */
+/* Returns a row as floats: fp32 arrays in place, others widened into the arrays of `wide`. */
 struct row_memory row_look(const struct table *t, const struct table_shape *shape, int64_t row,
                            const struct row_memory *wide);
 

@@ -17,7 +17,7 @@ enum grad_mode {
 
 enum {
     RING_MAX = 8,      /* batches that the bench program goes round */
-    BATCHES_MAX = 4096 /* of a workload */
+    BATCHES_MAX = 4096 /* in a workload */
 };
 
 /* A ring of batches over the same tables and features, with different ids and gradients. */
@@ -51,8 +51,8 @@ int workload_from_trace(const char *path, const struct spec *like, int64_t bags,
 /* The name of that workload: "a+b" for DIR/a.txt.gz,DIR/b.txt.gz, plus the axes in like's name. */
 void workload_trace_name(const char *path, const struct spec *like, char name[SPEC_NAME_MAX]);
 
-/* The number that feature f would have without the cut by columns: features with the same one have the same
- * lookups and per-sample weights. */
+/* The number that feature f would have if tables were not cut by columns. Features that share it have the same lookups
+ * and per-sample weights. */
 int32_t workload_origin(const struct workload *w, int32_t f);
 
 /* The rule of table t with its hyper-parameters. */
@@ -71,7 +71,7 @@ int64_t workload_bytes(const struct spec *spec, int ring);
  * fields. */
 void batch_derive(struct batch *in, struct table_shape *tables, struct feature *features);
 
-/* The two parts of batch_derive(): the lookups of each feature from offsets; all else from those. */
+/* The two parts of batch_derive(): one counts the lookups of each feature, the other derives all else from them. */
 void batch_count(const struct batch *in, struct feature *features);
 void batch_derive_counted(struct batch *in, struct table_shape *tables, struct feature *features);
 
@@ -84,7 +84,7 @@ void batch_lay_out_rows(const struct table_shape *tables, struct feature *featur
  * its table. The message names feature, bag and lookup. */
 int batch_validate_lookups(const struct batch *in, struct error *err);
 
-/* The same, and checks every field that batch_derive() sets, and the winners if there are any. */
+/* Does the same, and checks every field that batch_derive() sets, and the winners if there are any. */
 int batch_validate(const struct batch *in, struct error *err);
 
 /* The gradient as an array: [bags][sum of dims]; sequences are [lookups][dim], or flat if their dims
