@@ -50,10 +50,8 @@ ALWAYS_INLINE void add(void *ctx, struct lookup l) {
     struct dense_walk *w = ctx;
     int32_t t = w->in->features[l.feature].table, dim = w->in->tables[t].dim;
     if (owner_of(t, l.row, w->threads) != w->thread) return;
-    float c;
-    const void *from = gather_at(&w->plan->gather, l.feature, l.q, l.i, &c);
-    scatter_push(&w->scatter, w->plan->grad[t] + l.row * dim, w->in->grad_type, from, c,
-                 gather_won_at(&w->plan->gather, l.feature, l.q, l.i), dim);
+    scatter_push(&w->scatter, w->plan->grad[t] + l.row * dim, w->in->grad_type,
+                 gather_at(&w->plan->gather, l.feature, l.q, l.i), dim);
 }
 
 static bool is_zero(const float *row, int32_t dim) {

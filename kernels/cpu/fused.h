@@ -171,9 +171,8 @@ ALWAYS_INLINE void update_bucket(void *ctx, const int32_t given, const bool comm
     for (uint32_t r = 0; r < rows_end && r < ahead; r++)
         updater_prefetch(&u, entry_row(e[run[r]]), dim, rows_into);
     for (uint32_t k = 0; k < grads_end && k < grads; k++) {
-        float c;
-        prefetch_row_into(from.type, gather_row(&p->gather, &from, (uint32_t)e[k], &c), dim,
-                          grads_into);
+        const struct summand next = gather_row(&p->gather, &from, (uint32_t)e[k]);
+        prefetch_row_into(from.type, next.row, dim, grads_into);
     }
     for (uint32_t r = 0; r < runs; r++) {
         uint32_t first = run[r], length = run[r + 1] - first;
@@ -181,13 +180,12 @@ ALWAYS_INLINE void update_bucket(void *ctx, const int32_t given, const bool comm
         if (r + ahead < rows_end)
             updater_prefetch(&u, entry_row(e[run[r + ahead]]), dim, rows_into);
         if (length >= LONG_RUN) continue;
-        if (!common && length == 1 && from.plain && from.type == FP32 && !u.adjusts) {
-            float c;
+        if (!common && length == 1 && from.unit_coefficients && from.type == FP32 && !u.adjusts) {
             const void *next = e;
             if (first + grads < grads_end)
-                next = gather_row(&p->gather, &from, (uint32_t)e[first + grads], &c);
+                next = gather_row(&p->gather, &from, (uint32_t)e[first + grads]).row;
             prefetch_row_into(FP32, next, dim, grads_into);
-            updater_row_as_is(&u, row, gather_row(&p->gather, &from, (uint32_t)e[first], &c));
+            updater_row_as_is(&u, row, gather_row(&p->gather, &from, (uint32_t)e[first]).row);
         } else {
             int64_t follow = (int64_t)grads_end - (first + length);
             sum_entries(&p->gather, &from, e + first, length, follow, dim, common, b->sum);
@@ -203,7 +201,8 @@ static inline void fused_bucket(const struct fused *p, const struct batch *in,
     struct fused_bucket b = {p, runs, t, updater_of(in, t, steps, io), sum};
     const struct gather_table *from = &p->gather.table[t];
     const unsigned all = CONSTANT_DIM | ROW_PREFETCH | GRAD_PREFETCH;
-    const bool constant = WITH & CONSTANT_DIM, lean = (WITH & all) == all && from->plain;
+    const bool constant = WITH & CONSTANT_DIM,
+               lean = (WITH & all) == all && from->unit_coefficients;
     update_runs *plain = lean ? plain_runs_of(&b.updater, from->type) : NULL;
     if (plain) { /* the rule's own loop over runs: nothing is asked there per row */
         const struct plain_runs x = {.grad_type = from->type,

@@ -98,20 +98,17 @@ static __device__ inline float *compact_row(const struct compact &c, uint32_t i)
     return c.grad + run * c.stride;
 }
 
-/* Four columns of the gradient row `place` units on, of any dim and alignment, times the coefficient; of a max, where
- * the lookup won. part: bits of the coefficient, or part_of(). */
-static __device__ inline struct quad summand_of(const struct runs &r, uint32_t place, uint32_t part,
-                                                int32_t column, int32_t dim) {
+/* Four columns of the gradient row `place` units on, of any dim and alignment, times its factor (max_mask.cuh). */
+static __device__ inline struct quad summand_of(const struct runs &r, uint32_t place,
+                                                uint32_t factor, int32_t column, int32_t dim) {
     const char *row = (const char *)r.source + (int64_t)place * r.unit_bytes;
     const struct quad q = quad_widen(r.type, quad_fetch<true>(r.type, row, column, dim));
-    if (r.winners && part & PART_OF_MAX)
-        return quad_won(q, winners_fetch(r.winners + (int64_t)place * r.entries.unit, column, dim),
-                        part & ~PART_OF_MAX);
-    return quad_scale(q, __uint_as_float(part));
+    const int32_t *winners = r.winners + (int64_t)place * r.entries.unit;
+    return quad_times_factor(q, factor, winners, r.winners, column, dim);
 }
 
 static __device__ inline struct quad summand_at(const struct runs &r, uint32_t entry,
                                                 int32_t column, int32_t dim) {
     const uint64_t value = entry_value(r.entries, entry);
-    return summand_of(r, (uint32_t)value, value_part(r.entries, value), column, dim);
+    return summand_of(r, (uint32_t)value, value_factor(r.entries, value), column, dim);
 }

@@ -7,8 +7,8 @@
  *          last row (or one after each class of tables: order_tables()). 32 bits: no device holds 2^32 rows of useful width.
  *   value  the offset of the gradient row, in units that divide the offsets of all gradient rows:
  *          32 bits reach far beyond the memory of a device. With per-sample weights, means or a max
- *          the value has 64 bits and includes the coefficient, or the number of the lookup in its bag
- *          (part_of()), so kernels do not read the lookup again.
+ *          the value has 64 bits and includes the coefficient, or its mask
+ *          (max_mask.cuh), so kernels do not read the lookup again.
  */
 #pragma once
 
@@ -87,8 +87,8 @@ static __device__ inline uint64_t entry_value(const struct entries &e, int64_t i
     return e.wide_values ? ((const uint64_t *)e.value)[i] : ((const uint32_t *)e.value)[i];
 }
 
-/* The bits of the coefficient: part_of(). */
-static __device__ inline uint32_t value_part(const struct entries &e, uint64_t value) {
+/* The factor of the gradient row: see max_mask.cuh. */
+static __device__ inline uint32_t value_factor(const struct entries &e, uint64_t value) {
     return e.wide_values ? (uint32_t)(value >> 32) : __float_as_uint(1.0f);
 }
 
@@ -109,6 +109,6 @@ static __device__ inline struct entry entry_of(const struct batch &in, const str
     struct entry made = {key_of(in, e, l.table, l.row, l.padding), 0};
     if (l.padding) return made;
     made.value = (uint64_t)l.grad >> __popcll((uint64_t)e.unit - 1u); /* by a power of two */
-    if (e.wide_values) made.value |= (uint64_t)part_of(l) << 32;
+    if (e.wide_values) made.value |= (uint64_t)factor_bits(l.coefficient, l.number) << 32;
     return made;
 }

@@ -65,13 +65,13 @@ gather(const struct runs &r, const char *const (&rows)[L::QUADS], shared_address
     if (r.entries.wide_values)
 #pragma unroll
         for (int u = 0; u < L::WINDOW; u += 4) {
-            const uint4 part = shared_words(tile + WARP * 4 + u * 4, token);
+            const uint4 factor = shared_words(tile + WARP * 4 + u * 4, token);
 #pragma unroll
             for (int j = 0; j < L::QUADS; j++) {
-                q[u][j] = quad_scale(q[u][j], bits_float(part.x));
-                q[u + 1][j] = quad_scale(q[u + 1][j], bits_float(part.y));
-                q[u + 2][j] = quad_scale(q[u + 2][j], bits_float(part.z));
-                q[u + 3][j] = quad_scale(q[u + 3][j], bits_float(part.w));
+                q[u][j] = quad_scale(q[u][j], bits_float(factor.x));
+                q[u + 1][j] = quad_scale(q[u + 1][j], bits_float(factor.y));
+                q[u + 2][j] = quad_scale(q[u + 2][j], bits_float(factor.z));
+                q[u + 3][j] = quad_scale(q[u + 3][j], bits_float(factor.w));
             }
         }
 }

@@ -5,7 +5,7 @@
  */
 #pragma once
 
-#include "kernels/device/lanes.cuh"
+#include "kernels/device/max_mask.cuh"
 #include "kernels/kernel.h"
 #include "kernels/scratch.h"
 #include "kernels/shape.h"
@@ -69,16 +69,8 @@ struct lookup {
     int64_t grad;      /* elements from batch.grad to its gradient row */
     float coefficient; /* factor of the gradient row */
     bool padding;      /* to be ignored */
-    int32_t number;    /* of a max: in its bag. The columns with this winner count; otherwise -1 */
+    int32_t number;    /* of its mask with POOL_MAX (max_mask.cuh); -1 without one */
 };
-
-/* What counts of a lookup's gradient row in 32 bits: the coefficient or, for a max, a number with the
- * sign bit. A batch with a max has no per-sample weights, and so no negative coefficient. */
-enum : uint32_t { PART_OF_MAX = 0x80000000u };
-
-static __device__ inline uint32_t part_of(const struct lookup &l) {
-    return l.number >= 0 ? PART_OF_MAX | (uint32_t)l.number : __float_as_uint(l.coefficient);
-}
 
 /* Lookup i, whose id is id(). scale: from mean_scales(), or NULL without means. A whole warp calls this, with
  * consecutive lookups; the last one may be there several times. Gradient rows of a sequence are found without the bag. */

@@ -10,7 +10,7 @@ enum { REDUCE_BLOCK = 128 };
 
 /* What a lane knows of an entry. */
 struct known_entry {
-    uint32_t place, part;
+    uint32_t place, factor;
     int32_t dim; /* 0: there is none */
     bool ends;   /* its run */
 };
@@ -23,7 +23,7 @@ static __device__ inline struct known_entry entry_at(const struct runs &r, const
     const struct table_shape *t = &r.target.tables[*table];
     if (key - (uint64_t)t->first_row >= (uint64_t)t->rows)
         t = &r.target.tables[ *table = place_of_key(r.target, key)];
-    return {(uint32_t)value, value_part(r.entries, value), t->dim,
+    return {(uint32_t)value, value_factor(r.entries, value), t->dim,
             i + 1 >= keys.count || keys.at[i + 1] != key};
 }
 
@@ -38,7 +38,7 @@ static __device__ inline struct quad widened(enum dtype type, const uint2 &x) {
 /* What a group knows of a window of entries, in shared memory: from there it comes in few loads, and no wait for it is a
  * wait for gradients. */
 template <int WINDOW> struct known_window {
-    uint32_t place[WINDOW], part[WINDOW], dim[WINDOW];
+    uint32_t place[WINDOW], factor[WINDOW], dim[WINDOW];
 
     __device__ __forceinline__ known_window(shared_address at, int token) {
         const auto get = [&](int kind, uint32_t(&to)[WINDOW]) {
@@ -48,7 +48,7 @@ template <int WINDOW> struct known_window {
                 to[u] = four.x, to[u + 1] = four.y, to[u + 2] = four.z, to[u + 3] = four.w;
             }
         };
-        get(0, place), get(1, part), get(2, dim);
+        get(0, place), get(1, factor), get(2, dim);
     }
 };
 
@@ -68,7 +68,7 @@ static __device__ __forceinline__ void load_whole(const struct runs &r,
 #pragma unroll
     for (int u = 0; u < WINDOW; u++)
         q[u] = column < (int32_t)known.dim[u]
-                   ? quad_scale(widened(r.type, bits[u]), __uint_as_float(known.part[u]))
+                   ? quad_scale(widened(r.type, bits[u]), __uint_as_float(known.factor[u]))
                    : quad{};
 }
 
@@ -96,7 +96,7 @@ static __global__ void __launch_bounds__(REDUCE_BLOCK, 6)
             const unsigned ends = __ballot_sync(ALL_LANES, known.ends) >> first_lane;
             __syncwarp(ALL_LANES); /* all have read the last window */
             shared_put(mine_at, known.place);
-            shared_put(mine_at + 4 * REDUCE_BLOCK, known.part);
+            shared_put(mine_at + 4 * REDUCE_BLOCK, known.factor);
             shared_put(mine_at + 8 * REDUCE_BLOCK, (uint32_t)known.dim);
             __syncwarp(ALL_LANES);
             const struct known_window<WINDOW> window(mine_at - 4 * lane, (int)at);
@@ -109,7 +109,7 @@ static __global__ void __launch_bounds__(REDUCE_BLOCK, 6)
 #pragma unroll
                 for (int u = 0; u < WINDOW; u++)
                     q[u] = column < (int32_t)window.dim[u]
-                               ? summand_of(r, window.place[u], window.part[u], column,
+                               ? summand_of(r, window.place[u], window.factor[u], column,
                                             (int32_t)window.dim[u])
                                : quad{};
 #pragma unroll

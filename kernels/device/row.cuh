@@ -112,22 +112,3 @@ static __device__ inline struct quad quad_sum(struct quad p, struct quad q) {
     for (int c = 0; c < LANE_COLUMNS; c++) p.x[c] += q.x[c];
     return p;
 }
-
-/* The winners of columns column .. column+3. */
-static __device__ inline struct quad_bits winners_fetch(const int32_t *winners, int32_t column,
-                                                        int32_t dim) {
-    return quad_fetch<true>(FP32, winners, column, dim);
-}
-
-/* q in the columns with this winner, 0 in the others: a NaN there does not count. */
-static __device__ inline struct quad quad_won(struct quad q, const struct quad_bits &winners,
-                                              uint32_t number) {
-    for (int c = 0; c < LANE_COLUMNS; c++) q.x[c] = winners.x[c] == number ? q.x[c] : 0;
-    return q;
-}
-
-static __device__ inline bool quad_wins(const struct quad_bits &winners, uint32_t number) {
-    bool any = false;
-    for (int c = 0; c < LANE_COLUMNS; c++) any |= winners.x[c] == number;
-    return any;
-}

@@ -8,7 +8,6 @@
 #pragma once
 
 #include "kernels/device/lookup.cuh"
-#include "kernels/device/row.cuh"
 
 /* Adds one float, or four aligned ones (from sm_90 on one request), to memory that others add to as well. */
 static __device__ inline void reduce_add(float *to, float x) {
@@ -57,10 +56,10 @@ constexpr int WINNERS_BLOCKS = 4;
 constexpr int WINNERS_BLOCKS = 6;
 #endif
 
-/* A thread per lookup; to(lookup) returns its destination. MAX: the batch has winners; nvcc would spill them to
- * run eight blocks at once. */
-template <bool MAX, class To>
-static __global__ void __launch_bounds__(LOOKUP_BLOCK, MAX ? WINNERS_BLOCKS : 0)
+/* A thread per lookup; to(lookup) returns its destination. MASKS: the batch has a max. To run eight blocks
+ * at once, nvcc would then spill winners. */
+template <bool MASKS, class To>
+static __global__ void __launch_bounds__(LOOKUP_BLOCK, MASKS ? WINNERS_BLOCKS : 0)
     scatter(const struct batch in, const float *scale, int lanes, const To to) {
     const unsigned all = 0xffffffffu;
     int64_t i = (int64_t)blockIdx.x * LOOKUP_BLOCK + threadIdx.x, last = in.lookups - 1;
@@ -77,17 +76,15 @@ static __global__ void __launch_bounds__(LOOKUP_BLOCK, MAX ? WINNERS_BLOCKS : 0)
         int64_t grad = __shfl_sync(all, (long long)l.grad, k);
         float factor = __shfl_sync(all, d.factor * l.coefficient, k);
         int32_t width = __shfl_sync(all, dim, k);
-        const int32_t number = MAX ? __shfl_sync(all, l.number, k) : -1;
+        const int32_t number = MASKS ? __shfl_sync(all, l.number, k) : -1;
         for (int32_t column = lane % lanes * LANE_COLUMNS; column < width;
              column += lanes * LANE_COLUMNS) {
             const void *from = (const char *)in.grad + grad * dtype_bytes(in.grad_type);
             struct quad q =
                 quad_widen(in.grad_type, quad_fetch<true>(in.grad_type, from, column, width));
-            if (MAX && number >= 0) {
-                const struct quad_bits winners = winners_fetch(in.winners + grad, column, width);
-                if (!quad_wins(winners, (uint32_t)number)) continue;
-                q = quad_won(q, winners, (uint32_t)number);
-            }
+            if (MASKS && number >= 0 &&
+                !max_mask_apply(&q, in.winners + grad, (uint32_t)number, column, width))
+                continue;
             quad_add_atomically(row, column, width, quad_scale(q, factor));
         }
     }

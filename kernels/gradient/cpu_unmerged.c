@@ -43,16 +43,9 @@ ALWAYS_INLINE void count_lookup(void *ctx, struct lookup l) {
 }
 
 /* The only row of a sum. */
-struct one {
-    const void *row;
-    float coefficient;
-};
-
-ALWAYS_INLINE const void *one_row(const void *ctx, int64_t k, float *coefficient) {
-    const struct one *x = ctx;
+ALWAYS_INLINE struct summand one_row(const void *ctx, int64_t k) {
     (void)k;
-    *coefficient = x->coefficient;
-    return x->row;
+    return *(const struct summand *)ctx;
 }
 
 /* A walk over a stretch. */
@@ -64,33 +57,30 @@ struct expansion {
     enum dtype type;
 };
 
-ALWAYS_INLINE void expand_as(const enum dtype type, const struct one *from, int32_t dim,
+ALWAYS_INLINE void expand_as(const enum dtype type, const struct summand *from, int32_t dim,
                              float *to) {
     const struct run only = {.row = one_row, .ctx = from, .type = type, .n = 1};
     sum_run(&only, dim, to);
 }
 
-ALWAYS_INLINE void expand_lookup(void *ctx, struct lookup l) {
-    struct expansion *e = ctx;
-    struct one x;
-    x.row = gather_at(e->gather, l.feature, l.q, l.i, &x.coefficient);
-    *e->row++ = l.row;
-    switch (e->type) {
-    case FP16: expand_as(FP16, &x, e->dim, e->value); break;
-    case BF16: expand_as(BF16, &x, e->dim, e->value); break;
-    default: expand_as(FP32, &x, e->dim, e->value);
-    }
-    e->value += e->dim;
+NOINLINE void expand_masked(const struct expansion *e, struct summand x) {
+    memset(e->value, 0, (size_t)e->dim * sizeof *e->value);
+    row_add_masked(e->type, e->value, &x, e->dim);
 }
 
-/* The same for a feature with a max. */
-ALWAYS_INLINE void expand_won(void *ctx, struct lookup l) {
+ALWAYS_INLINE void expand_lookup(void *ctx, struct lookup l) {
     struct expansion *e = ctx;
-    float c;
-    const void *row = gather_at(e->gather, l.feature, l.q, l.i, &c);
+    const struct summand x = gather_at(e->gather, l.feature, l.q, l.i);
+    const struct summand whole = {x.row, x.coefficient, {NULL, 0}}; /* NULL is a constant */
     *e->row++ = l.row;
-    memset(e->value, 0, (size_t)e->dim * sizeof *e->value);
-    row_add_won(e->type, e->value, row, c, gather_won_at(e->gather, l.feature, l.q, l.i), e->dim);
+    if (x.mask.winner)
+        expand_masked(e, x);
+    else if (e->type == FP16)
+        expand_as(FP16, &whole, e->dim, e->value);
+    else if (e->type == BF16)
+        expand_as(BF16, &whole, e->dim, e->value);
+    else
+        expand_as(FP32, &whole, e->dim, e->value);
     e->value += e->dim;
 }
 
@@ -114,10 +104,7 @@ static void expand(const struct plan *p, const struct batch *in, int64_t lo, int
         const int64_t at = mine[s.table] - p->first[s.table];
         const int32_t dim = in->tables[s.table].dim;
         struct expansion e = {&p->gather, to->rows + at, to->values + at * dim, dim, in->grad_type};
-        if (in->features[s.feature].pooling == POOL_MAX)
-            walk_stretch(in, s, expand_won, &e);
-        else
-            walk_stretch(in, s, expand_lookup, &e);
+        walk_stretch(in, s, expand_lookup, &e);
         mine[s.table] += (uint32_t)(e.row - (to->rows + at));
     }
 }

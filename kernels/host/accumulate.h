@@ -43,42 +43,31 @@ ALWAYS_INLINE void accumulate_from(const struct accumulate *a, const struct gath
                                    const int32_t dim) {
     const int32_t distance = addends_ahead(dim);
     for (int32_t k = 0; k < a->first; k++) {
-        float c;
-        int32_t ahead = k + distance;
-        if (ahead < a->waiting && a->wait[ahead].position != a->wait[ahead - 1].position)
-            prefetch_row(from->type, gather_row(a->gather, from, a->wait[ahead].position, &c), dim);
+        const int32_t ahead = k + distance;
+        if (ahead < a->waiting && a->wait[ahead].position != a->wait[ahead - 1].position) {
+            const struct summand next = gather_row(a->gather, from, a->wait[ahead].position);
+            summand_prefetch(from->type, &next, dim, INTO_L1);
+        }
         if (ahead < a->waiting && a->far)
             prefetch_row(FP32, a->sum + a->wait[ahead].number * a->stride, dim);
-        const void *row = gather_row(a->gather, from, a->wait[k].position, &c);
-        row_add(from->type, a->sum + a->wait[k].number * a->stride, row, c, dim);
+        const struct summand x = gather_row(a->gather, from, a->wait[k].position);
+        summand_add(from->type, a->sum + a->wait[k].number * a->stride, &x, dim);
     }
 }
 
-/* For a table with a max. */
-NOINLINE void accumulate_won(const struct accumulate *a) {
-    const struct gather_table *from = a->from;
-    const int32_t distance = addends_ahead(a->dim);
-    for (int32_t k = 0; k < a->first; k++) {
-        float c;
-        const int32_t ahead = k + distance;
-        if (ahead < a->waiting) {
-            const uint32_t position = a->wait[ahead].position;
-            prefetch_row(from->type, gather_row(a->gather, from, position, &c), a->dim);
-            prefetch_row(FP32, gather_won(a->gather, from, position).winner, a->dim);
-        }
-        const uint32_t position = a->wait[k].position;
-        const void *row = gather_row(a->gather, from, position, &c);
-        row_add_won(from->type, a->sum + a->wait[k].number * a->stride, row, c,
-                    gather_won(a->gather, from, position), a->dim);
-    }
+NOINLINE void accumulate_masked(const struct accumulate *a) {
+    struct gather_table from = *a->from;
+    from.masked = true; /* a constant: see sum_entries() */
+    accumulate_from(a, &from, a->dim);
 }
 
 ALWAYS_INLINE void accumulate_as(void *ctx, const int32_t dim, const bool common) {
     const struct accumulate *a = ctx;
     struct gather_table from = *a->from;
     (void)common;
-    if (from.plain && from.type == FP32) {
-        from.plain = true, from.type = FP32; /* constants: see sum_entries() */
+    from.masked = false; /* constants: see sum_entries() */
+    if (from.unit_coefficients && from.type == FP32) {
+        from.unit_coefficients = true, from.type = FP32;
         accumulate_from(a, &from, dim);
     } else {
         accumulate_from(a, &from, dim);
@@ -89,8 +78,8 @@ ALWAYS_INLINE void accumulate_as(void *ctx, const int32_t dim, const bool common
 static void accumulate_now(struct accumulate given, int32_t first) {
     struct accumulate a = given;
     a.first = first;
-    if (a.from->max)
-        accumulate_won(&a);
+    if (a.from->masked)
+        accumulate_masked(&a);
     else
         for_dim(a.dim, accumulate_as, &a);
 }

@@ -8,8 +8,8 @@
  */
 #pragma once
 
+#include "kernels/host/max_mask.h"
 #include "kernels/scratch.h"
-#include "kernels/host/walk.h"
 
 /* Gradient row r is at grad + base + r*stride, in bytes. r is a flat bag (pooled) or a lookup
  * (POOL_NONE). */
@@ -17,21 +17,23 @@ struct gather_feature {
     int64_t base, stride;
 };
 
-/* The part of a gradient row that counts for a lookup. */
-struct won {
-    const int32_t
-        *winner;    /* [dim] of a max: only columns whose winner is `number` count; NULL: all */
-    int32_t number; /* of the lookup in its bag */
+/* What is added for a lookup: the row times the coefficient, in the columns of the mask. */
+struct summand {
+    const void *row;
+    float coefficient;
+    struct max_mask mask;
 };
 
 struct gather_table {
     int32_t feature; /* the only feature that reads the table, or -1 */
     bool per_lookup; /* positions are lookups, not flat bags */
-    bool max;        /* a feature has POOL_MAX: of a row, only what gather_won() says counts */
-    bool plain;      /* one feature, all coefficients 1: the gradient row of a position is at */
+    bool masked;     /* a feature has POOL_MAX: summands have masks */
+    /* One feature reads the table, all coefficients are 1, and there is no mask: the gradient row of a position is at
+     * grad + base + position*stride. */
+    bool unit_coefficients;
     enum dtype type; /* of gradients */
     const char *grad;
-    int64_t base, stride; /* grad + base + position*stride */
+    int64_t base, stride;
 };
 
 struct gather {
@@ -67,11 +69,12 @@ static inline void gather_prepare(const struct gather *g) {
     const bool weighted = in->lookup_weights != NULL;
     const int64_t element = dtype_bytes(in->grad_type);
     for (int32_t t = 0; t < in->num_tables; t++)
-        g->table[t] = (struct gather_table){.feature = -1,
-                                            .per_lookup = weighted,
-                                            .plain = !weighted && in->tables[t].features == 1,
-                                            .type = in->grad_type,
-                                            .grad = in->grad};
+        g->table[t] =
+            (struct gather_table){.feature = -1,
+                                  .per_lookup = weighted,
+                                  .unit_coefficients = !weighted && in->tables[t].features == 1,
+                                  .type = in->grad_type,
+                                  .grad = in->grad};
     for (int32_t f = 0; f < in->num_features; f++) {
         const struct feature *x = &in->features[f];
         struct gather_table *t = &g->table[x->table];
@@ -80,8 +83,8 @@ static inline void gather_prepare(const struct gather *g) {
         g->feature[f] = (struct gather_feature){(x->grad_offset - first * x->grad_stride) * element,
                                                 x->grad_stride * element};
         t->per_lookup |= none || x->pooling == POOL_MAX;
-        t->max |= x->pooling == POOL_MAX;
-        t->plain &= x->pooling != POOL_MEAN && x->pooling != POOL_MAX;
+        t->masked |= x->pooling == POOL_MAX;
+        t->unit_coefficients &= x->pooling != POOL_MEAN && x->pooling != POOL_MAX;
         t->base = g->feature[f].base;
         t->stride = g->feature[f].stride;
         if (in->tables[x->table].features == 1) t->feature = f;
@@ -105,15 +108,16 @@ static inline void gather_fill(const struct gather *g, int thread, int threads) 
     }
 }
 
-/* Gradient row and coefficient of lookup i in flat bag q of feature f. */
-ALWAYS_INLINE const void *gather_at(const struct gather *g, int32_t f, int64_t q, int64_t i,
-                                    float *coefficient) {
+/* The summand of lookup i in flat bag q of feature f. */
+ALWAYS_INLINE struct summand gather_at(const struct gather *g, int32_t f, int64_t q, int64_t i) {
     const struct batch *in = g->in;
-    enum pooling pooling = in->features[f].pooling;
-    int64_t r = pooling == POOL_NONE ? i : q;
-    *coefficient = in->lookup_weights ? in->lookup_weights[i] : 1;
-    if (pooling == POOL_MEAN) *coefficient *= g->scale[q];
-    return (const char *)in->grad + (g->feature[f].base + r * g->feature[f].stride);
+    const enum pooling pooling = in->features[f].pooling;
+    const int64_t r = pooling == POOL_NONE ? i : q;
+    float coefficient = in->lookup_weights ? in->lookup_weights[i] : 1;
+    if (pooling == POOL_MEAN) coefficient *= g->scale[q];
+    return (struct summand){(const char *)in->grad +
+                                (g->feature[f].base + r * g->feature[f].stride),
+                            coefficient, max_mask_of(in, f, q, i)};
 }
 
 ALWAYS_INLINE uint32_t gather_position(bool per_lookup, struct lookup l) {
@@ -131,29 +135,13 @@ ALWAYS_INLINE int32_t gather_feature_of(const struct gather *g, const struct gat
     return t->feature >= 0 ? t->feature : (int32_t)(q / g->in->bags);
 }
 
-/* Gradient row and coefficient of a position of table t. */
-ALWAYS_INLINE const void *gather_row(const struct gather *g, const struct gather_table *t,
-                                     uint32_t position, float *coefficient) {
-    if (t->plain) {
-        *coefficient = 1;
-        return t->grad + (t->base + position * t->stride);
-    }
+/* The summand of a position of table t. */
+ALWAYS_INLINE struct summand gather_row(const struct gather *g, const struct gather_table *t,
+                                        uint32_t position) {
+    if (t->unit_coefficients)
+        return (struct summand){t->grad + (t->base + position * t->stride), 1, {NULL, 0}};
     const int64_t q = gather_bag(g, t, position);
-    return gather_at(g, gather_feature_of(g, t, q), q, position, coefficient);
-}
-
-/* The part that counts of the gradient row of lookup i in flat bag q of feature f. */
-ALWAYS_INLINE struct won gather_won_at(const struct gather *g, int32_t f, int64_t q, int64_t i) {
-    const struct batch *in = g->in;
-    const struct feature *x = &in->features[f];
-    if (x->pooling != POOL_MAX) return (struct won){NULL, 0};
-    return (struct won){in->winners + x->grad_offset + (q - f * in->bags) * x->grad_stride,
-                        (int32_t)(i - in->offsets[q])};
-}
-
-/* The same for a position of table t. */
-ALWAYS_INLINE struct won gather_won(const struct gather *g, const struct gather_table *t,
-                                    uint32_t position) {
-    const int64_t q = gather_bag(g, t, position);
-    return gather_won_at(g, gather_feature_of(g, t, q), q, position);
+    struct summand x = gather_at(g, gather_feature_of(g, t, q), q, position);
+    if (!t->masked) x.mask = (struct max_mask){NULL, 0};
+    return x;
 }

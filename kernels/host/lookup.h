@@ -6,6 +6,7 @@
 #pragma once
 
 #include "kernels/forward.h"
+#include "kernels/host/row.h"
 #include "kernels/host/team.h"
 #include "kernels/host/update.h"
 
@@ -18,11 +19,12 @@ struct looked_up {
     bool weighted;
 };
 
-ALWAYS_INLINE const void *looked_up_row(const void *ctx, int64_t k, float *coefficient) {
+ALWAYS_INLINE struct summand looked_up_row(const void *ctx, int64_t k) {
     const struct looked_up *x = ctx;
     const int64_t row = batch_id(x->in, x->first + k);
-    if (x->weighted) *coefficient = x->in->lookup_weights[x->first + k];
-    return row == x->padding ? NULL : array_row(x->weight, row);
+    return (struct summand){row == x->padding ? NULL : array_row(x->weight, row),
+                            x->weighted ? x->in->lookup_weights[x->first + k] : 1,
+                            {NULL, 0}};
 }
 
 /* The forward of one feature. */

@@ -4,21 +4,19 @@
  */
 #include "kernels/host/row.h"
 
-/* row_add() of the columns that count. */
-ALWAYS_INLINE void row_add_won_as(const enum dtype type, float *to, const void *from,
-                                  float coefficient, struct won won, int32_t dim) {
+ALWAYS_INLINE void row_add_masked_as(const enum dtype type, float *to, const struct summand *x,
+                                     int32_t dim) {
     for (int32_t d = 0; d < dim; d++) {
-        const float x = coefficient * dtype_get(type, from, d);
-        to[d] += !won.winner || won.winner[d] == won.number ? x : 0;
+        const float product = x->coefficient * dtype_get(type, x->row, d);
+        to[d] += max_mask_counts(&x->mask, d) ? product : 0;
     }
 }
 
-void row_add_won(enum dtype type, float *to, const void *from, float coefficient, struct won won,
-                 int32_t dim) {
+void row_add_masked(enum dtype type, float *to, const struct summand *x, int32_t dim) {
     switch (type) {
-    case FP16: row_add_won_as(FP16, to, from, coefficient, won, dim); break;
-    case BF16: row_add_won_as(BF16, to, from, coefficient, won, dim); break;
-    default: row_add_won_as(FP32, to, from, coefficient, won, dim);
+    case FP16: row_add_masked_as(FP16, to, x, dim); break;
+    case BF16: row_add_masked_as(BF16, to, x, dim); break;
+    default: row_add_masked_as(FP32, to, x, dim);
     }
 }
 
@@ -53,18 +51,24 @@ void row_narrow(const struct row_format *f, const float *from, int32_t dim, void
         narrow_in(ROUND_NEAREST, f, from, dim, row);
 }
 
-ALWAYS_INLINE void sum_any(const bool max, const struct entries *of, int64_t n, int64_t ahead,
-                           int32_t dim, float *sum) {
+ALWAYS_INLINE void sum_of_type(const struct entries *of, int64_t n, int64_t ahead, int32_t dim,
+                               float *sum) {
     switch (of->table->type) {
-    case BF16: sum_entries_as(BF16, max, of, n, ahead, dim, sum); break;
-    case FP16: sum_entries_as(FP16, max, of, n, ahead, dim, sum); break;
-    default: sum_entries_as(FP32, max, of, n, ahead, dim, sum);
+    case BF16: sum_entries_as(BF16, of, n, ahead, dim, sum); break;
+    case FP16: sum_entries_as(FP16, of, n, ahead, dim, sum); break;
+    default: sum_entries_as(FP32, of, n, ahead, dim, sum);
     }
 }
 
-void sum_entries_any(const struct entries *of, int64_t n, int64_t ahead, int32_t dim, float *sum) {
-    if (of->table->max)
-        sum_any(true, of, n, ahead, dim, sum);
-    else
-        sum_any(false, of, n, ahead, dim, sum);
+void sum_entries_any(const struct entries *given, int64_t n, int64_t ahead, int32_t dim,
+                     float *sum) {
+    struct gather_table from = *given->table;
+    const struct entries of = {given->gather, &from, given->entry};
+    if (from.masked) { /* a constant in each branch, as in sum_entries() */
+        from.masked = true;
+        sum_of_type(&of, n, ahead, dim, sum);
+    } else {
+        from.masked = false;
+        sum_of_type(&of, n, ahead, dim, sum);
+    }
 }

@@ -37,15 +37,23 @@ ALWAYS_INLINE void row_add(enum dtype type, float *to, const void *from, float c
     }
 }
 
-/* x in the columns from `column` on that count, 0 in the others: a NaN there does not count. */
-ALWAYS_INLINE lanes won_lanes(const struct won *won, lanes x, int32_t column) {
-    if (!won->winner) return x;
-    return (lanes)((lane_ints)x & (*(const lane_ints_at *)(won->winner + column) == won->number));
+/* Adds a summand that has a mask. */
+void row_add_masked(enum dtype type, float *to, const struct summand *x, int32_t dim)
+    AT_LEVEL(row_add_masked);
+
+/* Adds any summand, whose row is of that type. */
+ALWAYS_INLINE void summand_add(enum dtype type, float *to, const struct summand *x, int32_t dim) {
+    if (x->mask.winner)
+        row_add_masked(type, to, x, dim);
+    else
+        row_add(type, to, x->row, x->coefficient, dim);
 }
 
-/* row_add() of the columns that count. */
-void row_add_won(enum dtype type, float *to, const void *from, float coefficient, struct won won,
-                 int32_t dim) AT_LEVEL(row_add_won);
+ALWAYS_INLINE void summand_prefetch(enum dtype type, const struct summand *x, int32_t dim,
+                                    enum prefetch_into into) {
+    prefetch_row_into(type, x->row, dim, into);
+    if (x->mask.winner) prefetch_row_into(FP32, x->mask.winner, dim, into);
+}
 
 /* to[dim] = the elements of a row. */
 ALWAYS_INLINE void widen_as(const enum dtype type, const void *row, int32_t dim, float *to) {
@@ -88,11 +96,9 @@ ALWAYS_INLINE void entry_put(uint64_t *to, uint64_t entry) {
 
 /* Rows that are added up, in the order of their numbers. */
 struct run {
-    /* Row k and, if it is not 1, its coefficient. NULL: there is no such row, if the run has gaps.
-     * Callers pass an ALWAYS_INLINE function, as to walk_stretch(). */
-    const void *(*row)(const void *ctx, int64_t k, float *coefficient);
-    struct won (*won)(const void *ctx,
-                      int64_t k); /* what of row k counts; NULL: all of every row */
+    /* Returns row k. In a run with gaps its `row` may be NULL: there is no row k. Callers pass an ALWAYS_INLINE
+     * function, as to walk_stretch(). */
+    struct summand (*row)(const void *ctx, int64_t k);
     const void *ctx;
     enum dtype type;
     bool gaps;
@@ -102,10 +108,10 @@ struct run {
 };
 
 ALWAYS_INLINE void run_prefetch(const struct run *r, int64_t k, int32_t dim) {
-    float c;
-    const int64_t next = k + r->distance < r->n + r->ahead ? k + r->distance : 0;
-    if (r->ahead > 0) prefetch_row_into(r->type, r->row(r->ctx, next, &c), dim, r->into);
-    if (r->ahead > 0 && r->won) prefetch_row_into(FP32, r->won(r->ctx, next).winner, dim, r->into);
+    if (r->ahead <= 0) return;
+    const struct summand next =
+        r->row(r->ctx, k + r->distance < r->n + r->ahead ? k + r->distance : 0);
+    summand_prefetch(r->type, &next, dim, r->into);
 }
 
 /* Sums `vecs` vectors of columns from `column` on, in registers over the whole run. The pass over
@@ -114,15 +120,14 @@ ALWAYS_INLINE void sum_columns(const struct run *r, int32_t dim, int32_t column,
                                float *sum) {
     lanes acc[REGISTERS] = {{0}};
     for (int64_t k = 0; k < r->n; k++) {
-        float c = 1;
         if (column == 0) run_prefetch(r, k, dim);
-        const void *row = r->row(r->ctx, k, &c);
-        if (r->gaps && !row) continue;
-        const struct won won = r->won ? r->won(r->ctx, k) : (struct won){NULL, 0};
+        const struct summand x = r->row(r->ctx, k);
+        if (r->gaps && !x.row) continue;
         UNROLL(8)
         for (int v = 0; v < vecs; v++) {
-            const lanes x = c * row_lanes(r->type, row, column + v * LANES);
-            acc[v] += r->won ? won_lanes(&won, x, column + v * LANES) : x;
+            const int32_t from = column + v * LANES;
+            acc[v] +=
+                max_mask_lanes(&x.mask, x.coefficient * row_lanes(r->type, x.row, from), from);
         }
     }
     lanes_at *to = (lanes_at *)(sum + column);
@@ -134,14 +139,10 @@ ALWAYS_INLINE void sum_columns(const struct run *r, int32_t dim, int32_t column,
 ALWAYS_INLINE void sum_short(const struct run *r, int32_t dim, float *sum) {
     for (int32_t d = 0; d < dim; d++) sum[d] = 0;
     for (int64_t k = 0; k < r->n; k++) {
-        float c = 1;
         run_prefetch(r, k, dim);
-        const void *row = r->row(r->ctx, k, &c);
-        if (r->gaps && !row) continue;
-        if (r->won)
-            row_add_won(r->type, sum, row, c, r->won(r->ctx, k), dim);
-        else
-            row_add_as(r->type, sum, row, c, dim);
+        const struct summand x = r->row(r->ctx, k);
+        if (r->gaps && !x.row) continue;
+        summand_add(r->type, sum, &x, dim);
     }
 }
 
@@ -150,13 +151,7 @@ ALWAYS_INLINE void sum_run(const struct run *r, int32_t dim, float *sum) {
     int32_t d = 0;
     for (; d + REGISTERS * LANES <= dim; d += REGISTERS * LANES)
         sum_columns(r, dim, d, REGISTERS, sum);
-    const int32_t left = (dim - d) / LANES;
-    if (r->won) { /* seldom: less code, and up to three passes */
-        if (left & 4) sum_columns(r, dim, d, 4, sum);
-        if (left & 2) sum_columns(r, dim, d + (left & 4) * LANES, 2, sum);
-        if (left & 1) sum_columns(r, dim, d + (left & 6) * LANES, 1, sum);
-    }
-    switch (r->won ? 0 : left) { /* one pass over the rows for all vectors that are left */
+    switch ((dim - d) / LANES) { /* one pass over the rows for all vectors that are left */
     case 7: sum_columns(r, dim, d, 7, sum); break;
     case 6: sum_columns(r, dim, d, 6, sum); break;
     case 5: sum_columns(r, dim, d, 5, sum); break;
@@ -181,14 +176,9 @@ struct entries {
     const uint64_t *entry;
 };
 
-ALWAYS_INLINE const void *entry_grad(const void *ctx, int64_t k, float *coefficient) {
+ALWAYS_INLINE struct summand entry_grad(const void *ctx, int64_t k) {
     const struct entries *e = ctx;
-    return gather_row(e->gather, e->table, (uint32_t)e->entry[k], coefficient);
-}
-
-ALWAYS_INLINE struct won entry_won(const void *ctx, int64_t k) {
-    const struct entries *e = ctx;
-    return gather_won(e->gather, e->table, (uint32_t)e->entry[k]);
+    return gather_row(e->gather, e->table, (uint32_t)e->entry[k]);
 }
 
 /* Gradient rows to prefetch ahead. */
@@ -196,10 +186,9 @@ ALWAYS_INLINE int64_t grads_ahead(const enum dtype type, int32_t dim) {
     return rows_ahead(prefetch_choice.grads, dim * dtype_bytes(type));
 }
 
-ALWAYS_INLINE void sum_entries_as(const enum dtype type, const bool max, const struct entries *of,
-                                  int64_t n, int64_t ahead, int32_t dim, float *sum) {
+ALWAYS_INLINE void sum_entries_as(const enum dtype type, const struct entries *of, int64_t n,
+                                  int64_t ahead, int32_t dim, float *sum) {
     const struct run r = {.row = entry_grad,
-                          .won = max ? entry_won : NULL,
                           .ctx = of,
                           .type = type,
                           .n = n,
@@ -221,19 +210,21 @@ ALWAYS_INLINE void sum_entries(const struct gather *g, const struct gather_table
                                const bool common, float *sum) {
     struct gather_table from = *t;
     const struct entries entries = {g, &from, entry};
-    /* Constants remove coefficients and branches from the loops. */
-    if (from.type == FP32 && from.plain) {
-        from.plain = true;
-        sum_entries_as(FP32, false, &entries, n, ahead, dim, sum);
-    } else if (from.type == FP32 && !from.max) {
-        sum_entries_as(FP32, false, &entries, n, ahead, dim, sum);
-    } else if (!common || from.max) {
+    if (from.masked || (from.type != FP32 && !common)) {
         const struct gather_table own = *t; /* the call then cannot change the caller's table */
         const struct entries all = {g, &own, entry};
         sum_entries_any(&all, n, ahead, dim, sum);
+        return;
+    }
+    from.masked = false; /* constants remove coefficients, masks and branches from the loops */
+    if (from.type == FP32 && from.unit_coefficients) {
+        from.unit_coefficients = true;
+        sum_entries_as(FP32, &entries, n, ahead, dim, sum);
+    } else if (from.type == FP32) {
+        sum_entries_as(FP32, &entries, n, ahead, dim, sum);
     } else if (from.type == BF16) {
-        sum_entries_as(BF16, false, &entries, n, ahead, dim, sum);
+        sum_entries_as(BF16, &entries, n, ahead, dim, sum);
     } else {
-        sum_entries_as(FP16, false, &entries, n, ahead, dim, sum);
+        sum_entries_as(FP16, &entries, n, ahead, dim, sum);
     }
 }

@@ -14,10 +14,8 @@ enum { SCATTER_DELAY = 16 };
 struct scatter {
     struct {
         float *to;
-        const void *from; /* of that type */
-        struct won won;
+        struct summand from; /* its row is of that type */
         enum dtype type;
-        float coefficient;
         int32_t dim;
     } pending[SCATTER_DELAY];
     unsigned pushed;
@@ -26,37 +24,28 @@ struct scatter {
 
 ALWAYS_INLINE void scatter_apply(struct scatter *s, unsigned slot) {
     float *to = s->pending[slot].to;
-    const void *from = s->pending[slot].from;
+    const struct summand from = s->pending[slot].from;
     const enum dtype type = s->pending[slot].type;
-    const float c = s->pending[slot].coefficient;
     const int32_t dim = s->pending[slot].dim;
-    const struct won won = s->pending[slot].won;
-    if (!s->atomic && won.winner)
-        row_add_won(type, to, from, c, won, dim);
-    else if (!s->atomic)
-        row_add(type, to, from, c, dim);
+    if (!s->atomic) summand_add(type, to, &from, dim);
     for (int32_t d = 0; d < dim && s->atomic; d++) {
-        if (won.winner && won.winner[d] != won.number) continue;
+        if (!max_mask_counts(&from.mask, d)) continue;
 #pragma omp atomic
-        to[d] += c * dtype_get(type, from, d);
+        to[d] += from.coefficient * dtype_get(type, from.row, d);
     }
 }
 
-/* to[dim] += coefficient * from[dim], a row of that type, in the columns that count. Delayed by
- * SCATTER_DELAY calls at most. */
-ALWAYS_INLINE void scatter_push(struct scatter *s, float *to, enum dtype type, const void *from,
-                                float coefficient, struct won won, int32_t dim) {
+/* Adds a summand, whose row is of that type, to to[dim]. Delayed by SCATTER_DELAY calls at most. */
+ALWAYS_INLINE void scatter_push(struct scatter *s, float *to, enum dtype type, struct summand from,
+                                int32_t dim) {
     unsigned slot = s->pushed++ % SCATTER_DELAY;
     if (s->pushed > SCATTER_DELAY) scatter_apply(s, slot);
     s->pending[slot].to = to;
     s->pending[slot].from = from;
-    s->pending[slot].won = won;
     s->pending[slot].type = type;
-    s->pending[slot].coefficient = coefficient;
     s->pending[slot].dim = dim;
     prefetch_row(FP32, to, dim);
-    prefetch_row(type, from, dim);
-    if (won.winner) prefetch_row(FP32, won.winner, dim);
+    summand_prefetch(type, &from, dim, INTO_L1);
 }
 
 /* Applies all waiting additions. */

@@ -152,10 +152,8 @@ static inline uint64_t *touched_word(const struct touched_walk *w, struct lookup
 ALWAYS_INLINE void touched_add(void *ctx, struct lookup l) {
     struct touched_walk *w = ctx;
     int32_t t = w->in->features[l.feature].table, dim = w->in->tables[t].dim;
-    float c;
-    const void *from = gather_at(&w->touched->gather, l.feature, l.q, l.i, &c);
-    scatter_push(&w->scatter, touched_grad(w->touched, t, l.row, dim), w->in->grad_type, from, c,
-                 gather_won_at(&w->touched->gather, l.feature, l.q, l.i), dim);
+    scatter_push(&w->scatter, touched_grad(w->touched, t, l.row, dim), w->in->grad_type,
+                 gather_at(&w->touched->gather, l.feature, l.q, l.i), dim);
 }
 
 /* One step. Every thread of the team calls this. mark and add get the thread's share of lookups:

@@ -28,12 +28,11 @@ static void int8_bags(const struct lookup_feature *f) {
         float *sum = type == FP32 ? (float *)to : narrow;
         for (int32_t d = 0; d < dim; d++) sum[d] = 0;
         for (int64_t k = 0; k < n; k++) {
-            float weight = 1;
             if (from.first + k + AHEAD < end)
                 prefetch(array_row(&f->weight, batch_id(in, from.first + k + AHEAD)),
                          f->weight.stride, INTO_L1);
-            const void *row = looked_up_row(&from, k, &weight);
-            if (row) int8_row_add(sum, row, weight, dim);
+            const struct summand x = looked_up_row(&from, k);
+            if (x.row) int8_row_add(sum, x.row, x.coefficient, dim);
         }
         if (f->feature->pooling == POOL_MEAN) {
             const float count = (float)counted(&from, n);
