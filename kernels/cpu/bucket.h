@@ -6,8 +6,7 @@
  */
 #pragma once
 
-#include "kernels/host/number.h"
-#include "kernels/host/prefetch.h"
+#include "kernels/host/partition.h"
 
 enum {
     DIGIT_BITS = 8,
@@ -32,8 +31,8 @@ static inline bool rows_come_often(struct runs r) {
 /* Whether a hash table is faster than a sort for n entries whose rows differ in the lowest `bits` bits. often: see
  * above. A sort takes more than two passes only where a small batch has few buckets in a large table. Measured on
  * Zen 3, two threads, the time of a step of 1000 and 3000 lookups over that with three passes: 0.92 to 0.97. */
-static inline bool hash_is_faster(uint32_t n, int bits, bool often) {
-    return often || (n > SMALL_SORT && bits > 2 * DIGIT_BITS);
+static inline bool hash_is_faster(uint32_t n, int bits, bool previous_had_duplicates) {
+    return previous_had_duplicates || (n > SMALL_SORT && bits > 2 * DIGIT_BITS);
 }
 
 /* What a thread groups buckets in. It is the same memory for all of them, so it stays in the core's caches. */
@@ -41,7 +40,8 @@ struct bucket_space {
     _Alignas(KERNEL_ALIGN) uint64_t entry[OWN_MOST];
     uint64_t other[OWN_MOST];
     uint32_t begin[OWN_MOST + 1];
-    uint32_t slot[2 * OWN_MOST], row[OWN_MOST]; /* of number.h, whose slots are twice as many */
+    uint32_t slot[2 * OWN_MOST],
+        row[OWN_MOST]; /* of struct numbers, whose slots are twice as many */
 };
 
 /* What to prefetch of each row meanwhile, since grouping leaves memory idle otherwise. */

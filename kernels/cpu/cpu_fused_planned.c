@@ -44,13 +44,13 @@ static int plan(const struct batch *in, const struct launch *how) {
 #pragma omp parallel num_threads(how->threads)
     {
         fused_index(p, in, IN_PLAN);
-        bool often = false;
+        bool previous_had_duplicates = false;
 #pragma omp for schedule(dynamic, chunk)
         for (int64_t k = 0; k < p->partition.buckets; k++) {
             const int64_t bucket = p->order[k];
             if (p->partition.begin[bucket] == p->partition.begin[bucket + 1]) continue;
-            const struct runs runs = index_bucket(p, NULL, bucket, often);
-            often = rows_come_often(runs);
+            const struct runs runs = index_bucket(p, NULL, bucket, previous_had_duplicates);
+            previous_had_duplicates = rows_come_often(runs);
             keep_runs(p, bucket, runs);
         }
     }

@@ -14,8 +14,7 @@
  * neighbours in a bucket are far apart in the table. A single thread handles a hot row.
  */
 #include "kernels/host/accumulate.h"
-#include "kernels/host/merged.h"
-#include "kernels/host/number.h"
+#include "kernels/host/partition.h"
 
 struct plan {
     struct gather gather;

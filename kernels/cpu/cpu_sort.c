@@ -11,8 +11,8 @@
  * for all threads. Loses to the fused kernel by the round trip of the gradient through memory.
  * Source: coalesce() of a sparse tensor (PyTorch), SelectedRows with MergeAdd (Paddle).
  */
-#include "kernels/host/merged.h"
 #include "kernels/host/sorted.h"
+#include "kernels/host/update.h"
 
 static size_t lay_out(struct sorted *p, const struct batch *in, int threads, void *base) {
     struct scratch s = {base, 0};

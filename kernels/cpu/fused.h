@@ -22,7 +22,7 @@ enum technique {
 #ifndef WITHOUT
 #define WITHOUT 0
 #endif
-enum { WITH = ~(WITHOUT) };
+enum { TECHNIQUES = ~(WITHOUT) };
 
 /* When the index is built: in a step, or in a plan that steps take later. A plan reads no gradient. It lists the
  * lookups of hot rows instead of summing them. */
@@ -75,14 +75,14 @@ static inline size_t fused_lay_out(struct fused *p, const struct batch *in, int 
     p->max_dim = (widest(in) + VEC - 1) / VEC * VEC;
     gather_lay_out(&p->gather, &s, in, true);
     p->small = (struct small_tables){0};
-    if (WITH & SMALL_TABLES) small_lay_out(&p->small, &s, in, threads);
+    if (TECHNIQUES & SMALL_TABLES) small_lay_out(&p->small, &s, in, threads);
     p->numbered = (struct numbered){0};
-    if (WITH & NUMBERED_TABLES && when == IN_STEP) {
+    if (TECHNIQUES & NUMBERED_TABLES && when == IN_STEP) {
         numbered_lay_out(&p->numbered, &s, in, threads);
         if (base) numbered_choose(&p->numbered, in);
     }
     partition_lay_out(&p->partition, &s, in, threads, BUCKET_BY_RANGE,
-                      WITH & SMALL_TABLES ? small_table : NULL, p->numbered.table);
+                      TECHNIQUES & SMALL_TABLES ? small_table : NULL, p->numbered.table);
     const int64_t lookups = p->partition.lookups;
     const int64_t most_long = lookups / LONG_RUN, most_pieces = lookups / PIECE + most_long;
     p->spare = scratch_take(&s, lookups, sizeof *p->spare);
@@ -110,8 +110,8 @@ static inline void order_buckets(const struct fused *p) {
 }
 
 /* Leaves run r of a bucket, whose entries begin at `begin`, to all threads. It stays in the partition's entries. */
-static inline void leave_over(struct fused *p, int32_t table, uint32_t begin, struct runs runs,
-                              uint32_t r) {
+static inline void defer_long_run(struct fused *p, int32_t table, uint32_t begin, struct runs runs,
+                                  uint32_t r) {
     uint64_t *const keep = p->partition.entry + begin + runs.begin[r];
     const uint64_t *const from = runs.entry + runs.begin[r];
     const uint32_t n = runs.begin[r + 1] - runs.begin[r], first = begin + runs.begin[r];
@@ -124,17 +124,18 @@ static inline void leave_over(struct fused *p, int32_t table, uint32_t begin, st
 
 /* Groups the lookups of a bucket by row; it is not empty. weight: see row_prefetch_of(). */
 static inline struct runs index_bucket(struct fused *p, const struct array *weight, int64_t bucket,
-                                       bool often) {
+                                       bool previous_had_duplicates) {
     const struct partition *x = &p->partition;
     const int32_t t = x->table_of[bucket];
     const uint32_t begin = x->begin[bucket], n = x->begin[bucket + 1] - begin;
     const int bits = x->table[t].shift;
-    const bool hash = WITH & HASH_BUCKETS && hash_is_faster(n, bits, often);
-    const struct row_prefetch next_rows = row_prefetch_of(WITH & ROW_PREFETCH ? weight : NULL, n);
+    const bool hash = TECHNIQUES & HASH_BUCKETS && hash_is_faster(n, bits, previous_had_duplicates);
+    const struct row_prefetch next_rows =
+        row_prefetch_of(TECHNIQUES & ROW_PREFETCH ? weight : NULL, n);
     const struct runs runs = group_bucket(&p->own[omp_get_thread_num()], next_rows,
                                           x->entry + begin, p->spare + begin, n, bits, hash);
     for (uint32_t r = 0; n >= LONG_RUN && r < runs.count; r++)
-        if (runs.begin[r + 1] - runs.begin[r] >= LONG_RUN) leave_over(p, t, begin, runs, r);
+        if (runs.begin[r + 1] - runs.begin[r] >= LONG_RUN) defer_long_run(p, t, begin, runs, r);
     return runs;
 }
 
@@ -163,27 +164,28 @@ ALWAYS_INLINE void update_bucket(void *ctx, const int32_t given, const bool comm
     const struct gather_table from = p->gather.table[b->table];
     const uint64_t *e = b->runs.entry;
     const uint32_t *run = b->runs.begin, runs = b->runs.count, n = run[runs];
-    const uint32_t ahead = updater_ahead(&u), grads = (uint32_t)grads_ahead(from.type, dim);
+    const uint32_t row_distance = updater_ahead(&u),
+                   grad_distance = (uint32_t)grads_ahead(from.type, dim);
     const enum prefetch_into rows_into = prefetch_choice.rows.into,
                              grads_into = prefetch_choice.grads.into;
-    const uint32_t rows_end = WITH & ROW_PREFETCH ? runs : 0; /* no prefetch from here on */
-    const uint32_t grads_end = WITH & GRAD_PREFETCH ? n : 0;
-    for (uint32_t r = 0; r < rows_end && r < ahead; r++)
+    const uint32_t rows_end = TECHNIQUES & ROW_PREFETCH ? runs : 0; /* no prefetch from here on */
+    const uint32_t grads_end = TECHNIQUES & GRAD_PREFETCH ? n : 0;
+    for (uint32_t r = 0; r < rows_end && r < row_distance; r++)
         updater_prefetch(&u, entry_row(e[run[r]]), dim, rows_into);
-    for (uint32_t k = 0; k < grads_end && k < grads; k++) {
+    for (uint32_t k = 0; k < grads_end && k < grad_distance; k++) {
         const struct summand next = gather_row(&p->gather, &from, (uint32_t)e[k]);
         prefetch_row_into(from.type, next.row, dim, grads_into);
     }
     for (uint32_t r = 0; r < runs; r++) {
         uint32_t first = run[r], length = run[r + 1] - first;
         int64_t row = entry_row(e[first]);
-        if (r + ahead < rows_end)
-            updater_prefetch(&u, entry_row(e[run[r + ahead]]), dim, rows_into);
+        if (r + row_distance < rows_end)
+            updater_prefetch(&u, entry_row(e[run[r + row_distance]]), dim, rows_into);
         if (length >= LONG_RUN) continue;
         if (!common && length == 1 && from.unit_coefficients && from.type == FP32 && !u.adjusts) {
             const void *next = e;
-            if (first + grads < grads_end)
-                next = gather_row(&p->gather, &from, (uint32_t)e[first + grads]).row;
+            if (first + grad_distance < grads_end)
+                next = gather_row(&p->gather, &from, (uint32_t)e[first + grad_distance]).row;
             prefetch_row_into(FP32, next, dim, grads_into);
             updater_row_as_is(&u, row, gather_row(&p->gather, &from, (uint32_t)e[first]).row);
         } else {
@@ -201,22 +203,22 @@ static inline void fused_bucket(const struct fused *p, const struct batch *in,
     struct fused_bucket b = {p, runs, t, updater_of(in, t, steps, io), sum};
     const struct gather_table *from = &p->gather.table[t];
     const unsigned all = CONSTANT_DIM | ROW_PREFETCH | GRAD_PREFETCH;
-    const bool constant = WITH & CONSTANT_DIM,
-               lean = (WITH & all) == all && from->unit_coefficients;
-    update_runs *plain = lean ? plain_runs_of(&b.updater, from->type) : NULL;
-    if (plain) { /* the rule's own loop over runs: nothing is asked there per row */
-        const struct plain_runs x = {.grad_type = from->type,
-                                     .grad = from->grad + from->base,
-                                     .stride = from->stride,
-                                     .entry = runs.entry,
-                                     .shape = &in->tables[t],
-                                     .begin = runs.begin,
-                                     .count = runs.count,
-                                     .most = LONG_RUN,
-                                     .rows_ahead = updater_ahead(&b.updater),
-                                     .grads_ahead =
-                                         (uint32_t)grads_ahead(from->type, b.updater.dim)};
-        plain(b.updater.step, &b.updater.table, &x);
+    const bool constant = TECHNIQUES & CONSTANT_DIM,
+               lean = (TECHNIQUES & all) == all && from->unit_coefficients;
+    update_runs *const update_unit_runs = lean ? unit_runs_of(&b.updater, from->type) : NULL;
+    if (update_unit_runs) { /* the rule's own loop over runs: nothing is asked there per row */
+        const struct unit_runs x = {.grad_type = from->type,
+                                    .grad = from->grad + from->base,
+                                    .stride = from->stride,
+                                    .entry = runs.entry,
+                                    .shape = &in->tables[t],
+                                    .begin = runs.begin,
+                                    .count = runs.count,
+                                    .most = LONG_RUN,
+                                    .row_distance = updater_ahead(&b.updater),
+                                    .grad_distance =
+                                        (uint32_t)grads_ahead(from->type, b.updater.dim)};
+        update_unit_runs(b.updater.step, &b.updater.table, &x);
         return;
     }
     if (!constant) b.updater.update = update_row_of(steps[t].rule.kind, 0);
@@ -264,7 +266,7 @@ static inline void fused_index(struct fused *p, const struct batch *in, enum whe
     const int thread = omp_get_thread_num(), threads = omp_get_num_threads();
     gather_fill(&p->gather, thread, threads);
 #pragma omp single
-    if (WITH & HOT_ROWS) hot_choose(&p->hot, in);
+    if (TECHNIQUES & HOT_ROWS) hot_choose(&p->hot, in);
     if (p->hot.rows)
         hot_partition(&p->hot, &p->gather, when == IN_PLAN, thread, threads);
     else
@@ -286,7 +288,7 @@ static inline void fused_update(struct fused *p, const struct batch *in,
                                 enum when indexed) {
     const int thread = omp_get_thread_num(), chunk = bucket_chunk(p);
     float *sum = p->sum + (int64_t)thread * p->max_dim;
-    bool often = false;
+    bool previous_had_duplicates = false;
     if (indexed == IN_PLAN && p->hot.rows)
         hot_sum(&p->hot, &p->gather, thread, omp_get_num_threads());
 #pragma omp for schedule(dynamic) nowait
@@ -302,9 +304,10 @@ static inline void fused_update(struct fused *p, const struct batch *in,
         const int32_t t = p->partition.table_of[bucket];
         if (p->partition.begin[bucket] == p->partition.begin[bucket + 1]) continue;
         if (k + 1 < p->partition.buckets) prefetch_entries(&p->partition, p->order[k + 1]);
-        const struct runs runs = indexed == IN_PLAN ? kept_runs(p, bucket)
-                                                    : index_bucket(p, &io[t].weight, bucket, often);
-        often = rows_come_often(runs);
+        const struct runs runs =
+            indexed == IN_PLAN ? kept_runs(p, bucket)
+                               : index_bucket(p, &io[t].weight, bucket, previous_had_duplicates);
+        previous_had_duplicates = rows_come_often(runs);
         fused_bucket(p, in, steps, io, t, runs, sum);
     }
     if (p->long_runs) update_long_runs(p, in, steps, io, indexed);

@@ -305,10 +305,10 @@ static inline void hot_sum(const struct hot *h, const struct gather *g, int thre
     }
 }
 
-/* Replaces partition_build() if there are hot rows: partitions the other lookups. ahead: reads no
+/* Replaces partition_build() if there are hot rows: partitions the other lookups. for_plan: reads no
  * gradient, and lists the hot lookups for hot_sum(); otherwise sums them. Every thread of the team calls
  * this; it ends with a barrier. */
-static inline void hot_partition(const struct hot *h, const struct gather *g, bool ahead,
+static inline void hot_partition(const struct hot *h, const struct gather *g, bool for_plan,
                                  int thread, int threads) {
     const struct partition *p = h->partition;
     const int32_t parts = h->slices * h->parts;
@@ -316,7 +316,7 @@ static inline void hot_partition(const struct hot *h, const struct gather *g, bo
     const int32_t last = (int32_t)part_begin(parts, thread + 1, threads);
     uint32_t *next = partition_clear(p, thread);
     for (int32_t part = first; part < last; part++) {
-        if (ahead || h->parts > 1) {
+        if (for_plan || h->parts > 1) {
             hot_walk_part(h, g, part, next, true);
         } else {
             hot_clear(h, part, 0, (uint32_t)h->rows);
@@ -324,7 +324,7 @@ static inline void hot_partition(const struct hot *h, const struct gather *g, bo
         }
     }
     team_cursors(p->next, p->buckets, p->begin, threads);
-    if (!ahead && h->parts > 1) hot_sum(h, g, thread, threads);
+    if (!for_plan && h->parts > 1) hot_sum(h, g, thread, threads);
     for (int32_t part = first; part < last; part++) hot_put_cold(h, g, part, next);
 #pragma omp barrier
 }

@@ -13,7 +13,6 @@
 
 #include "kernels/host/accumulate.h"
 #include "kernels/cpu/bucket.h"
-#include "kernels/host/merged.h"
 #include "kernels/cpu/small.h"
 
 enum {

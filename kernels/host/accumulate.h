@@ -9,7 +9,6 @@
 
 #include <string.h>
 
-#include "kernels/host/row.h"
 #include "kernels/host/update.h"
 
 enum {

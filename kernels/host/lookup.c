@@ -101,7 +101,7 @@ ALWAYS_INLINE void lookup_bags(const struct lookup_feature *f, const int32_t dim
     for (int64_t u = lookup_part(f, f->thread); u < last; u++) {
         from.first = each ? offsets[0] + u : offsets[u];
         run.n = each ? 1 : offsets[u + 1] - offsets[u];
-        run.ahead = f->distance ? offsets[in->bags] - from.first - run.n : 0;
+        run.lookahead = f->distance ? offsets[in->bags] - from.first - run.n : 0;
         lookup_row(f, &run, &from, u, dim, max, sum);
     }
 }
@@ -110,15 +110,15 @@ ALWAYS_INLINE int64_t id_at(const void *ids, const bool wide, int64_t k) {
     return wide ? ((const int64_t *)ids)[k] : ((const int32_t *)ids)[k];
 }
 
-/* The sum of rows ids[0 .. n - 1], of which `ahead` more follow: `columns` columns from `column` on, in registers. The pass
+/* The sum of rows ids[0 .. n - 1], of which `lookahead` more follow: `columns` columns from `column` on, in registers. The pass
  * over the first columns prefetches. */
 ALWAYS_INLINE void sum_rows(const struct array *weight, const void *ids, const bool wide, int64_t n,
-                            int64_t ahead, int64_t distance, const int32_t dim,
+                            int64_t lookahead, int64_t distance, const int32_t dim,
                             const int32_t column, const int32_t columns, float *sum) {
     lanes acc[REGISTERS] = {{0}};
     for (int64_t k = 0; k < n; k++) {
         if (column == 0 && distance) {
-            const int64_t next = k + distance < n + ahead ? k + distance : k;
+            const int64_t next = k + distance < n + lookahead ? k + distance : k;
             prefetch(array_row(weight, id_at(ids, wide, next)), dim * (int64_t)sizeof *sum,
                      INTO_L1);
         }
@@ -140,12 +140,12 @@ ALWAYS_INLINE void plain_bags(const struct lookup_feature *f, const int32_t dim,
     for (int64_t u = lookup_part(f, f->thread); u < last; u++) {
         const int64_t first = each ? offsets[0] + u : offsets[u];
         const int64_t n = each ? 1 : offsets[u + 1] - first;
-        const int64_t ahead = offsets[in->bags] - first - n;
+        const int64_t lookahead = offsets[in->bags] - first - n;
         const void *ids = (const char *)in->ids + first * (wide ? 8 : 4);
         float *sum = (float *)f->output + forward_row(f->feature, u);
         const int32_t most = REGISTERS * LANES;
         for (int32_t d = 0; d < dim; d += most)
-            sum_rows(&weight, ids, wide, n, ahead, distance, dim, d,
+            sum_rows(&weight, ids, wide, n, lookahead, distance, dim, d,
                      dim - d < most ? dim - d : most, sum);
         for (int32_t d = 0; mean && n > 1 && d < dim; d++) sum[d] /= (float)n;
     }

@@ -6,7 +6,6 @@
 #pragma once
 
 #include "kernels/forward.h"
-#include "kernels/host/row.h"
 #include "kernels/host/team.h"
 #include "kernels/host/update.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * The functions of row.h.
+ * The functions of row.h and update.h that are compiled once for each instruction set, not for each rule or kernel.
  */
-#include "kernels/host/row.h"
+#include "kernels/host/update.h"
 
 ALWAYS_INLINE void row_add_masked_as(const enum dtype type, float *to, const struct summand *x,
                                      int32_t dim) {
@@ -51,24 +51,58 @@ void row_narrow(const struct row_format *f, const float *from, int32_t dim, void
         narrow_in(ROUND_NEAREST, f, from, dim, row);
 }
 
-ALWAYS_INLINE void sum_of_type(const struct entries *of, int64_t n, int64_t ahead, int32_t dim,
+ALWAYS_INLINE void sum_of_type(const struct entries *of, int64_t n, int64_t lookahead, int32_t dim,
                                float *sum) {
     switch (of->table->type) {
-    case BF16: sum_entries_as(BF16, of, n, ahead, dim, sum); break;
-    case FP16: sum_entries_as(FP16, of, n, ahead, dim, sum); break;
-    default: sum_entries_as(FP32, of, n, ahead, dim, sum);
+    case BF16: sum_entries_as(BF16, of, n, lookahead, dim, sum); break;
+    case FP16: sum_entries_as(FP16, of, n, lookahead, dim, sum); break;
+    default: sum_entries_as(FP32, of, n, lookahead, dim, sum);
     }
 }
 
-void sum_entries_any(const struct entries *given, int64_t n, int64_t ahead, int32_t dim,
+void sum_entries_any(const struct entries *given, int64_t n, int64_t lookahead, int32_t dim,
                      float *sum) {
     struct gather_table from = *given->table;
     const struct entries of = {given->gather, &from, given->entry};
     if (from.masked) { /* a constant in each branch, as in sum_entries() */
         from.masked = true;
-        sum_of_type(&of, n, ahead, dim, sum);
+        sum_of_type(&of, n, lookahead, dim, sum);
     } else {
         from.masked = false;
-        sum_of_type(&of, n, ahead, dim, sum);
+        sum_of_type(&of, n, lookahead, dim, sum);
     }
+}
+
+/* --- updates of rows that need more than the rule */
+
+void updater_prefetch_narrow(const struct updater *u, int64_t row, enum prefetch_into into) {
+    updater_prefetch_as(u, row, true, u->dim, into);
+}
+
+/* Updates a row with arrays of narrower types: widens these, updates the copies, and rounds them
+ * back. The copies are on the stack, so rows have a largest dim: see kernel_refuses(). */
+void updater_narrow(const struct updater *u, int64_t row, const float *grad) {
+    const int32_t dim = u->dim;
+    float copy[1 + RULE_ELEM_STATES][(dim + VEC - 1) / VEC * VEC];
+    struct table wide = u->table;
+    for (int k = 0; k < u->narrow; k++) {
+        const struct narrow_array *x = &u->narrow_array[k];
+        row_widen(x->type, array_row(&u->table.array[x->array], row), dim, copy[k]);
+        wide.array[x->array] = (struct array){copy[k], 0}; /* every row is the copy */
+    }
+    u->update(u->step, &wide, dim, row, grad);
+    for (int k = 0; k < u->narrow; k++) {
+        const struct narrow_array *x = &u->narrow_array[k];
+        const struct row_format f = row_format(u->shape, u->step->number, x->array, row);
+        row_narrow(&f, copy[k], dim, array_row(&u->table.array[x->array], row));
+    }
+}
+
+void updater_watch(const struct updater *u, int64_t row, const float *grad) {
+    watch_touch(u->table.watch, row, u->step->number, grad, u->dim);
+}
+
+void updater_adjust(const struct updater *u, int64_t row, float *grad) {
+    adjust_row(&u->step->adjust, u->shape->weight_type, array_row(&u->table.weight, row), u->dim,
+               grad);
 }

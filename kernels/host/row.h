@@ -102,15 +102,15 @@ struct run {
     const void *ctx;
     enum dtype type;
     bool gaps;
-    int64_t n, ahead; /* rows of the run; rows after it that are prefetched, too */
-    int64_t distance; /* of the prefetch, in rows */
+    int64_t n, lookahead; /* rows of the run; rows after it that are prefetched, too */
+    int64_t distance;     /* of the prefetch, in rows */
     enum prefetch_into into;
 };
 
 ALWAYS_INLINE void run_prefetch(const struct run *r, int64_t k, int32_t dim) {
-    if (r->ahead <= 0) return;
+    if (r->lookahead <= 0) return;
     const struct summand next =
-        r->row(r->ctx, k + r->distance < r->n + r->ahead ? k + r->distance : 0);
+        r->row(r->ctx, k + r->distance < r->n + r->lookahead ? k + r->distance : 0);
     summand_prefetch(r->type, &next, dim, r->into);
 }
 
@@ -187,44 +187,44 @@ ALWAYS_INLINE int64_t grads_ahead(const enum dtype type, int32_t dim) {
 }
 
 ALWAYS_INLINE void sum_entries_as(const enum dtype type, const struct entries *of, int64_t n,
-                                  int64_t ahead, int32_t dim, float *sum) {
+                                  int64_t lookahead, int32_t dim, float *sum) {
     const struct run r = {.row = entry_grad,
                           .ctx = of,
                           .type = type,
                           .n = n,
-                          .ahead = ahead,
+                          .lookahead = lookahead,
                           .distance = grads_ahead(type, dim),
                           .into = prefetch_choice.grads.into};
     sum_run(&r, dim, sum);
 }
 
 /* As sum_entries(), of any table. */
-void sum_entries_any(const struct entries *of, int64_t n, int64_t ahead, int32_t dim, float *sum)
-    AT_LEVEL(sum_entries_any);
+void sum_entries_any(const struct entries *of, int64_t n, int64_t lookahead, int32_t dim,
+                     float *sum) AT_LEVEL(sum_entries_any);
 
-/* sum[dim] = sum of the gradients of n entries of table t, in their order. ahead: number of entries
+/* sum[dim] = sum of the gradients of n entries of table t, in their order. lookahead: number of entries
  * after these whose gradients the caller sums next, so this prefetches them; 0: no prefetch. common:
  * dim is a constant: then the code of narrow gradients is short, and inlined. */
 ALWAYS_INLINE void sum_entries(const struct gather *g, const struct gather_table *t,
-                               const uint64_t *entry, int64_t n, int64_t ahead, int32_t dim,
+                               const uint64_t *entry, int64_t n, int64_t lookahead, int32_t dim,
                                const bool common, float *sum) {
     struct gather_table from = *t;
     const struct entries entries = {g, &from, entry};
     if (from.masked || (from.type != FP32 && !common)) {
         const struct gather_table own = *t; /* the call then cannot change the caller's table */
         const struct entries all = {g, &own, entry};
-        sum_entries_any(&all, n, ahead, dim, sum);
+        sum_entries_any(&all, n, lookahead, dim, sum);
         return;
     }
     from.masked = false; /* constants remove coefficients, masks and branches from the loops */
     if (from.type == FP32 && from.unit_coefficients) {
         from.unit_coefficients = true;
-        sum_entries_as(FP32, &entries, n, ahead, dim, sum);
+        sum_entries_as(FP32, &entries, n, lookahead, dim, sum);
     } else if (from.type == FP32) {
-        sum_entries_as(FP32, &entries, n, ahead, dim, sum);
+        sum_entries_as(FP32, &entries, n, lookahead, dim, sum);
     } else if (from.type == BF16) {
-        sum_entries_as(BF16, &entries, n, ahead, dim, sum);
+        sum_entries_as(BF16, &entries, n, lookahead, dim, sum);
     } else {
-        sum_entries_as(FP16, &entries, n, ahead, dim, sum);
+        sum_entries_as(FP16, &entries, n, lookahead, dim, sum);
     }
 }

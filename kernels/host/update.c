@@ -6,8 +6,6 @@
  */
 #include "kernels/host/update.h"
 
-#include "kernels/host/row.h"
-
 #define KIND_OF_(rule) RULE_##rule
 #define KIND_OF(rule)  KIND_OF_(rule)
 #define OWN_(rule)     update_##rule
@@ -204,13 +202,13 @@ enum { RUNS_DIM_MOST = 256 };
 
 /* sum[columns] = the gradients of entries first .. end - 1, of that type, from `column` on. The pass over the first columns
  * prefetches whole rows. */
-ALWAYS_INLINE void sum_plain(const struct plain_runs *x, const enum dtype type, uint32_t first,
-                             uint32_t end, uint32_t last, const int32_t dim, const int32_t column,
-                             const int32_t columns, float *sum) {
+ALWAYS_INLINE void sum_unit_run(const struct unit_runs *x, const enum dtype type, uint32_t first,
+                                uint32_t end, uint32_t last, const int32_t dim,
+                                const int32_t column, const int32_t columns, float *sum) {
     lanes acc[REGISTERS] = {{0}};
     for (uint32_t i = first; i < end; i++) {
         if (column == 0) {
-            const uint32_t next = i + x->grads_ahead < last ? i + x->grads_ahead : i;
+            const uint32_t next = i + x->grad_distance < last ? i + x->grad_distance : i;
             prefetch(x->grad + (uint32_t)x->entry[next] * x->stride, dim * dtype_bytes(type),
                      INTO_L1);
         }
@@ -248,31 +246,31 @@ ALWAYS_INLINE void update_copy(const struct rule_step *restrict step,
 
 /* type: of the weights; FP8: of any narrower type, rounded in any way. wide: weights and gradients are fp32. */
 ALWAYS_INLINE void runs_as(const struct rule_step *restrict step, const struct table *restrict to,
-                           const struct plain_runs *given, const int32_t dim, const enum dtype type,
+                           const struct unit_runs *given, const int32_t dim, const enum dtype type,
                            const bool wide) {
-    const struct plain_runs x = *given;
+    const struct unit_runs x = *given;
     const int64_t bytes = dim * dtype_bytes(type == FP8 ? x.shape->weight_type : type);
     const uint32_t last = x.begin[x.count];
-    for (uint32_t r = 0; r < x.count && r < x.rows_ahead; r++)
+    for (uint32_t r = 0; r < x.count && r < x.row_distance; r++)
         prefetch_arrays(to, entry_row(x.entry[x.begin[r]]), dim, bytes);
-    for (uint32_t k = 0; k < last && k < x.grads_ahead; k++)
+    for (uint32_t k = 0; k < last && k < x.grad_distance; k++)
         prefetch(x.grad + (uint32_t)x.entry[k] * x.stride, dim * dtype_bytes(x.grad_type), INTO_L1);
     for (uint32_t r = 0; r < x.count; r++) {
         const uint32_t first = x.begin[r], end = x.begin[r + 1];
         const int64_t row = entry_row(x.entry[first]);
-        if (r + x.rows_ahead < x.count)
-            prefetch_arrays(to, entry_row(x.entry[x.begin[r + x.rows_ahead]]), dim, bytes);
+        if (r + x.row_distance < x.count)
+            prefetch_arrays(to, entry_row(x.entry[x.begin[r + x.row_distance]]), dim, bytes);
         if (end - first >= x.most) continue;
         float sum[RUNS_DIM_MOST] __attribute__((aligned(64)));
         const float *grad = sum;
         const int32_t columns = dim < REGISTERS * LANES ? dim : REGISTERS * LANES;
         for (int32_t d = 0; d < dim; d += columns) {
             if (wide || x.grad_type == FP32)
-                sum_plain(&x, FP32, first, end, last, dim, d, columns, sum);
+                sum_unit_run(&x, FP32, first, end, last, dim, d, columns, sum);
             else if (x.grad_type == BF16)
-                sum_plain(&x, BF16, first, end, last, dim, d, columns, sum);
+                sum_unit_run(&x, BF16, first, end, last, dim, d, columns, sum);
             else
-                sum_plain(&x, FP16, first, end, last, dim, d, columns, sum);
+                sum_unit_run(&x, FP16, first, end, last, dim, d, columns, sum);
         }
         if (!wide) __asm__("" : "+r"(grad) : : "memory"); /* gcc 12 would split it into scalars */
         if (type == FP8)
@@ -295,7 +293,7 @@ UPDATE(0)
 
 #define UPDATE_RUNS_(name, d, type, wide)                                                          \
     static void name(const struct rule_step *step, const struct table *table,                      \
-                     const struct plain_runs *runs) {                                              \
+                     const struct unit_runs *runs) {                                               \
         struct rule_step own = *step;                                                              \
         const struct table rows = *table;                                                          \
         own.adjust.gradient = true; /* for row_element(): no sum is -0 */                          \

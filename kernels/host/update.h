@@ -9,7 +9,7 @@
  */
 #pragma once
 
-#include "kernels/host/prefetch.h"
+#include "kernels/host/row.h"
 #include "kernels/watch.h"
 
 enum { VEC = 16 }; /* floats per block of an update, the same on every machine */
@@ -53,21 +53,21 @@ typedef void update_row(const struct rule_step *step, const struct table *table,
 
 /* Runs of entries of one table, whose gradients are rows at grad + position * stride. Runs of `most` entries or more are
  * left out. */
-struct plain_runs {
+struct unit_runs {
     enum dtype grad_type;
     const char *grad;
     int64_t stride;        /* bytes */
     const uint64_t *entry; /* see entry_pack() */
     const uint32_t *begin; /* [count + 1] */
     uint32_t count, most;
-    uint32_t rows_ahead, grads_ahead; /* of prefetches */
-    const struct table_shape *shape;  /* of the table */
+    uint32_t row_distance, grad_distance; /* of prefetches, in runs and in entries */
+    const struct table_shape *shape;      /* of the table */
 };
 
 /* Sums the gradients of each run, and applies the rule to its row, with nothing to adjust or to watch. States are fp32.
  * Rows are prefetched into L2, gradients into L1. */
 typedef void update_runs(const struct rule_step *step, const struct table *table,
-                         const struct plain_runs *runs);
+                         const struct unit_runs *runs);
 
 /* A rule's functions, by dim class; no update_runs for some. */
 struct update_functions {
@@ -163,13 +163,13 @@ ALWAYS_INLINE uint32_t updater_ahead(const struct updater *u) {
 }
 
 /* The function that updates whole runs of a table's rows; NULL: it does not take this table. */
-static inline update_runs *plain_runs_of(const struct updater *u, enum dtype grad_type) {
+static inline update_runs *unit_runs_of(const struct updater *u, enum dtype grad_type) {
     const enum dtype type = u->shape->weight_type;
-    const bool plain = prefetch_choice.rows.into == INTO_L2 &&
+    const bool as_is = prefetch_choice.rows.into == INTO_L2 &&
                        prefetch_choice.grads.into == INTO_L1 && !u->adjusts && !u->table.watch &&
                        u->narrow == (type != FP32);
     const struct update_functions *of = update_functions_of(u->shape->rule);
-    if (!plain) return NULL;
+    if (!as_is) return NULL;
     if (type == FP32 && grad_type == FP32) return of->wide[dim_class(u->dim)];
     const bool in_registers = type == FP32 || u->shape->rounding == ROUND_NEAREST;
     return of->runs[in_registers ? type : FP8][dim_class(u->dim)];
@@ -193,4 +193,30 @@ ALWAYS_INLINE void updater_row_as_is(const struct updater *u, int64_t row, const
 ALWAYS_INLINE void updater_row(const struct updater *u, int64_t row, float *grad) {
     if (u->adjusts) updater_adjust(u, row, grad);
     updater_row_as_is(u, row, grad);
+}
+
+/* Updates the rows of `count` entries, whose positions are the numbers of their sums, sum[][dim]; it may change these.
+ * begin: 0, 1, .. count. */
+static inline void merged_update(const struct updater *u, float *sum, const uint64_t *entry,
+                                 const uint32_t *begin, uint32_t count) {
+    const uint32_t distance = updater_ahead(u);
+    update_runs *const update_unit_runs = unit_runs_of(u, FP32);
+    if (update_unit_runs) {
+        const struct unit_runs x = {.grad = (const char *)sum,
+                                    .stride = u->dim * (int64_t)sizeof *sum,
+                                    .entry = entry,
+                                    .shape = u->shape,
+                                    .begin = begin,
+                                    .count = count,
+                                    .most = 2,
+                                    .row_distance = distance,
+                                    .grad_distance = (uint32_t)grads_ahead(FP32, u->dim)};
+        update_unit_runs(u->step, &u->table, &x);
+        return;
+    }
+    for (uint32_t k = 0; k < count; k++) {
+        if (k + distance < count)
+            updater_prefetch(u, entry_row(entry[k + distance]), u->dim, prefetch_choice.rows.into);
+        updater_row(u, entry_row(entry[k]), sum + (uint32_t)entry[k] * (int64_t)u->dim);
+    }
 }

@@ -12,7 +12,6 @@
  * Source: FBGEMM's indice_weights gradient, an operation of its own that runs before the update.
  */
 #include "kernels/host/lookup.h"
-#include "kernels/host/row.h"
 #include "kernels/weight_grad.h"
 
 enum { AHEAD = 16 }; /* lookups whose rows are prefetched */
