@@ -21,37 +21,35 @@ struct runs {
     uint32_t count;
 };
 
-/* Whether rows come so often that hash_bucket() is faster than a sort. Most buckets of a table are alike, so
- * the last bucket decides for the next. Measured on Emerald Rapids, the time of a step with sorts over that with hash
- * tables: 0.97 at a mean of 1.9 lookups a row, 1.01 to 1.03 at 2.2 to 2.4, and 1.07 at 12.8. */
+/* True if rows repeat so often that hash_bucket() is faster than a sort. Most buckets of a table are alike, so a bucket
+ * decides for the next one. kernels/cpu/tried.md has the measured times. */
 static inline bool rows_come_often(struct runs r) {
     return r.begin[r.count] >= 2 * r.count;
 }
 
-/* Whether a hash table is faster than a sort for n entries whose rows differ in the lowest `bits` bits. often: see
- * above. A sort takes more than two passes only where a small batch has few buckets in a large table. Measured on
- * Zen 3, two threads, the time of a step of 1000 and 3000 lookups over that with three passes: 0.92 to 0.97. */
+/* True if a hash table is faster than a sort for n entries whose rows differ in the lowest `bits` bits. A sort takes more
+ * than two passes only where a small batch has few buckets in a large table. */
 static inline bool hash_is_faster(uint32_t n, int bits, bool previous_had_duplicates) {
     return previous_had_duplicates || (n > SMALL_SORT && bits > 2 * DIGIT_BITS);
 }
 
-/* What a thread groups buckets in. It is the same memory for all of them, so it stays in the core's caches. */
+/* A thread groups all of its buckets in the same memory, so this stays in the core's caches. */
 struct bucket_space {
     _Alignas(KERNEL_ALIGN) uint64_t entry[OWN_MOST];
     uint64_t other[OWN_MOST];
     uint32_t begin[OWN_MOST + 1];
     uint32_t slot[2 * OWN_MOST],
-        row[OWN_MOST]; /* of struct numbers, whose slots are twice as many */
+        row[OWN_MOST]; /* of struct numbers */
 };
 
-/* What to prefetch of each row meanwhile, since grouping leaves memory idle otherwise. */
+/* The part of each row that is prefetched while a bucket is grouped, since memory is idle then. */
 struct row_prefetch {
     const struct array *weight; /* NULL: nothing */
-    int64_t bytes;              /* from the begin of the row on */
+    int64_t bytes;              /* from the begin of the row */
 };
 
-/* Of a bucket of n lookups: as much of each row as the choice has room for. weight: of the rows that the caller
- * updates next; NULL: it does not. */
+/* For a bucket of n lookups: as much of each row as prefetch_choice has room for. weight: the table that the caller
+ * updates next, or NULL. */
 static inline struct row_prefetch row_prefetch_of(const struct array *weight, uint32_t n) {
     const int64_t most = prefetch_choice.sort_bytes / n / LINE * LINE;
     if (!weight || most == 0) return (struct row_prefetch){0};
@@ -71,8 +69,8 @@ static void insertion_sort(uint64_t *e, uint32_t n) {
     }
 }
 
-/* Stable, least significant digit first, from `from` into the two buffers in turns. One read of the entries counts for
- * all passes. The first pass prefetches. Returns the result. */
+/* A stable sort from `from` into the two buffers in turns, least significant digit first. One read of the entries counts
+ * the digits of all passes. The first pass prefetches. Returns the result. */
 ALWAYS_INLINE const uint64_t *radix_sort(struct row_prefetch next_rows, const uint64_t *from,
                                          uint64_t *const buffer[2], uint32_t n, int bits,
                                          const int passes) {
@@ -131,7 +129,8 @@ static struct runs list_runs(const uint64_t *e, uint32_t n, uint32_t *begin) {
     return (struct runs){e, begin, count};
 }
 
-/* Groups the entries of a bucket by a hash table: numbers the rows and counts their lookups, then deals the entries. */
+/* Groups the entries of a bucket by a hash table: numbers the rows and counts their lookups, then distributes the
+ * entries. */
 static struct runs hash_bucket(struct bucket_space *own, struct row_prefetch next_rows,
                                const uint64_t *e, uint32_t n) {
     struct numbers x = numbers_for(n, own->slot, own->row);
@@ -152,13 +151,13 @@ static struct runs hash_bucket(struct bucket_space *own, struct row_prefetch nex
         sum += count;
     }
     for (uint32_t i = 0; i < n; i++) own->entry[next[number[i]]++] = e[i];
-    own->begin[0] = 0; /* and next[k], where run k ends, is where run k + 1 begins */
+    own->begin[0] = 0; /* next[k] is the end of run k, and so the begin of run k + 1 */
     return (struct runs){own->entry, own->begin, x.rows};
 }
 
-/* Groups a bucket of n > 0 entries whose rows differ in the lowest `bits` bits, by a hash table if `hash` is set and it
- * fits. spare[n] is the bucket's own. A bucket of more than OWN_MOST entries has its runs in e and spare, any other in
- * e and the thread's memory. */
+/* Groups a bucket of n > 0 entries whose rows differ in the lowest `bits` bits: by a hash table if `hash` is set and the
+ * thread's memory has room, otherwise by a sort. spare[n] belongs to the bucket. The runs of a bucket of more than
+ * OWN_MOST entries lie in e and spare, all others in e and the thread's memory. */
 static inline struct runs group_bucket(struct bucket_space *own, struct row_prefetch next_rows,
                                        uint64_t *e, uint64_t *spare, uint32_t n, int bits,
                                        bool hash) {

@@ -26,9 +26,7 @@
  * Granite Rapids, and cpu_dense on one thread if a gradient of all rows fits in the last-level cache;
  * cpu_hash on batches of 10^3 lookups on Emerald Rapids, if code and scratch are cold, too, and on
  * Zen 3 if rows come a dozen times and those of a table stay in the last-level cache.
- * Tried without gain, on two cores of Zen 5: streaming stores; to group every bucket by first
- * occurrence; to mask the ends of runs against mispredicted loops. To visit the rows of every bucket in
- * non-ascending order, against prefetchers that fetch the gaps, is 1.1 to 1.2 times slower.
+ * Tried: kernels/cpu/tried.md.
  * Source: FBGEMM's exact fused optimizers; two-level grouping as in radix-partitioned joins
  * (Manegold, Boncz and Kersten 2002).
  */

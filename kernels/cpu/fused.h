@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What cpu_fused and cpu_fused_planned have in common: see cpu_fused.c. A file that includes this with WITHOUT, a
- * bit of enum technique, leaves that technique out: extras/studies/ladder/ measures what each is worth.
+ * The code that cpu_fused and cpu_fused_planned share: see cpu_fused.c. A file that defines WITHOUT, a bit of enum
+ * technique, before it includes this file leaves that technique out: so studies measure what each technique is worth.
  */
 #pragma once
 
@@ -15,7 +15,7 @@ enum technique {
     ROW_PREFETCH = 1 << 2,
     GRAD_PREFETCH = 1 << 3,   /* except gradients of small tables and hot rows */
     CONSTANT_DIM = 1 << 4,    /* code for each common dim */
-    HASH_BUCKETS = 1 << 5,    /* instead of sorted ones: see hash_is_faster() */
+    HASH_BUCKETS = 1 << 5,    /* are not sorted: see hash_is_faster() */
     NUMBERED_TABLES = 1 << 6, /* get no index */
 };
 
@@ -45,8 +45,8 @@ struct fused {
     struct numbered numbered;
     uint64_t *spare;            /* [partitioned lookups] second buffer of large buckets */
     struct bucket_space *own;   /* [threads] */
-    int32_t *order;             /* [buckets] largest first, roughly */
-    uint32_t *runs;             /* [buckets] of equal rows, of a plan: see keep_runs() */
+    int32_t *order;             /* [buckets] roughly from large to small */
+    uint32_t *runs;             /* [buckets] runs of equal rows that a plan keeps: see keep_runs() */
     struct long_run *long_run;  /* [most long runs] */
     int32_t *long_run_of_piece; /* [most pieces] */
     float *piece;               /* [most pieces][largest dim] */
@@ -66,7 +66,7 @@ static inline void cut_long_runs(struct fused *p) {
 }
 
 static inline int bucket_chunk(const struct fused *p) {
-    return p->partition.buckets < 256 ? 1 : 4; /* few buckets are shared out one by one */
+    return p->partition.buckets < 256 ? 1 : 4; /* threads take few buckets one by one */
 }
 
 static inline size_t fused_lay_out(struct fused *p, const struct batch *in, int threads,
@@ -109,7 +109,8 @@ static inline void order_buckets(const struct fused *p) {
             if ((x->begin[b + 1] - x->begin[b] > large) == (pass == 0)) p->order[n++] = (int32_t)b;
 }
 
-/* Leaves run r of a bucket, whose entries begin at `begin`, to all threads. It stays in the partition's entries. */
+/* Lists run r of a bucket for update_long_runs(). `begin` is the bucket's first entry. The run's entries stay in the
+ * partition. */
 static inline void defer_long_run(struct fused *p, int32_t table, uint32_t begin, struct runs runs,
                                   uint32_t r) {
     uint64_t *const keep = p->partition.entry + begin + runs.begin[r];
@@ -122,7 +123,7 @@ static inline void defer_long_run(struct fused *p, int32_t table, uint32_t begin
     p->long_run[slot] = (struct long_run){entry_row(*keep), first, first + n, table, 0};
 }
 
-/* Groups the lookups of a bucket by row; it is not empty. weight: see row_prefetch_of(). */
+/* Groups the lookups of a bucket that is not empty by row. weight: see row_prefetch_of(). */
 static inline struct runs index_bucket(struct fused *p, const struct array *weight, int64_t bucket,
                                        bool previous_had_duplicates) {
     const struct partition *x = &p->partition;
@@ -154,8 +155,8 @@ struct fused_bucket {
     float *sum; /* [largest dim] */
 };
 
-/* Sums and updates every run of a bucket except long ones. common: dim is a constant, and the loops
- * over a row become unrolled. */
+/* Sums and updates every run of a bucket except long ones. If `common` is set, dim is a constant, and compilers unroll
+ * the loops over a row. */
 ALWAYS_INLINE void update_bucket(void *ctx, const int32_t given, const bool common) {
     const struct fused_bucket *b = ctx;
     const struct fused *p = b->plan;
@@ -168,7 +169,7 @@ ALWAYS_INLINE void update_bucket(void *ctx, const int32_t given, const bool comm
                    grad_distance = (uint32_t)grads_ahead(from.type, dim);
     const enum prefetch_into rows_into = prefetch_choice.rows.into,
                              grads_into = prefetch_choice.grads.into;
-    const uint32_t rows_end = TECHNIQUES & ROW_PREFETCH ? runs : 0; /* no prefetch from here on */
+    const uint32_t rows_end = TECHNIQUES & ROW_PREFETCH ? runs : 0; /* run or entry from which on nothing is prefetched */
     const uint32_t grads_end = TECHNIQUES & GRAD_PREFETCH ? n : 0;
     for (uint32_t r = 0; r < rows_end && r < row_distance; r++)
         updater_prefetch(&u, entry_row(e[run[r]]), dim, rows_into);
@@ -206,7 +207,7 @@ static inline void fused_bucket(const struct fused *p, const struct batch *in,
     const bool constant = TECHNIQUES & CONSTANT_DIM,
                lean = (TECHNIQUES & all) == all && from->unit_coefficients;
     update_runs *const update_unit_runs = lean ? unit_runs_of(&b.updater, from->type) : NULL;
-    if (update_unit_runs) { /* the rule's own loop over runs: nothing is asked there per row */
+    if (update_unit_runs) { /* the rule's own loop over runs has no branch and no call per row */
         const struct unit_runs x = {.grad_type = from->type,
                                     .grad = from->grad + from->base,
                                     .stride = from->stride,
@@ -275,14 +276,14 @@ static inline void fused_index(struct fused *p, const struct batch *in, enum whe
     order_buckets(p);
 }
 
-/* The entries of the next bucket: they have left the core's caches since they were dealt. */
+/* Prefetches the entries of the next bucket: they have left the core's caches since the partition wrote them. */
 static inline void prefetch_entries(const struct partition *p, int64_t bucket) {
     const uint32_t n = p->begin[bucket + 1] - p->begin[bucket];
     if (n <= OWN_MOST) prefetch(p->entry + p->begin[bucket], n * sizeof *p->entry, INTO_L2);
 }
 
-/* Sums and updates. indexed: when the buckets were indexed; IN_STEP: each one is now, while it is in L1. Every thread of
- * the team calls this. */
+/* Sums and updates. indexed says when buckets are indexed. IN_STEP: this function does it, and so finds the bucket's
+ * entries in L1. Every thread of the team calls this. */
 static inline void fused_update(struct fused *p, const struct batch *in,
                                 const struct rule_step *steps, const struct table *io,
                                 enum when indexed) {

@@ -7,13 +7,10 @@
  *
  * Deterministic: the sample that gives the hot rows and the slices of the batch depend only on the
  * batch. Each slice has its own accumulators, and the slices of a row are added in order. A thread
- * takes whole slices. If there are more threads, each walks a part of a slice and lists its hot
- * lookups, and then adds those of a range of the rows. The price: one accumulator per slice instead
+ * takes whole slices. With more threads than slices, a thread walks a part of a slice and lists the part's hot
+ * lookups, and then adds the lookups of a range of the rows. The price is one accumulator per slice instead
  * of per thread.
  * Source: skew-aware joins and aggregations, which handle heavy hitters separately.
- * Measured on Granite Rapids, two threads, 15 interleaved samples, cold: without hot rows a step takes
- * 1.14, 1.12, 1.19 and 1.47 times as long on zipf 1.05, zipf 1.2, wide and cached, and 1.02 and 0.98
- * times on single-hot and dlrm-2022, which hardly have any.
  */
 #pragma once
 
@@ -26,7 +23,7 @@ enum {
     HOT_SAMPLE = 16384,    /* ids, at most */
     HOT_SAMPLE_OF = 64,    /* lookups for each id of the sample, at least */
     HOT_LINE = 8,          /* ids side by side that are sampled together: a cache line */
-    HOT_LINES_AHEAD = 8,   /* prefetched */
+    HOT_LINES_AHEAD = 8,   /* distance of the prefetch */
     HOT_SLOTS_LOG2 = 12,   /* hash table of the hot rows, one probe: 16 KiB of keys, in L1 */
     HOT_BYTES = 256 << 10, /* of accumulators: in L2 */
     HOT_SLICES = 64,
@@ -36,22 +33,22 @@ enum {
 
 #define HOT_FREE UINT32_MAX
 
-/* A row of all tables, and how often a sample has it. */
+/* A row of all tables, and its count in the sample. */
 struct hot_count {
     uint32_t row, count;
 };
 
-/* Entries of a part, from its first lookup to the end of a stretch. */
+/* Numbers of entries of a part, from its first lookup to the end of a stretch. */
 struct hot_end {
     uint32_t hot, cold;
 };
 
 struct hot {
-    const struct partition *partition; /* the sample is from its lookups */
-    int32_t rows;                      /* chosen; 0: not worth it */
+    const struct partition *partition; /* whose lookups are sampled */
+    int32_t rows;                      /* hot rows; 0: they would not be worth it */
     int32_t most;                      /* limit of rows, from the size of accumulators */
-    int32_t slices; /* of the batch: a power of two, even for 2, 4, 8 ... threads */
-    int32_t parts;  /* of every slice in the walk, and ranges of its accumulators */
+    int32_t slices; /* of the batch: a power of two, so that 2, 4, 8 ... threads get equal work */
+    int32_t parts;  /* of each slice in the walk, and ranges of its accumulators */
     int32_t threads;
     int32_t stride; /* floats of an accumulator */
     int64_t sample_most;
@@ -62,13 +59,13 @@ struct hot {
     uint16_t *number;         /* [1 << HOT_SLOTS_LOG2] its number */
     struct hot_count *row;    /* [most] by number, with its count in the sample */
     float *sum;               /* [slices][rows][stride] */
-    /* [partitioned lookups] entries, by part. From the last one of a part back: its cold lookups. From the
-     * first one on, if they are listed: its hot lookups, with the number of the row in place of the row. */
+    /* [partitioned lookups] entries, by part. Cold lookups fill a part from its last entry backwards. Hot lookups, if
+     * they are listed, fill it from its first entry; they have the number of the row in place of the row. */
     uint64_t *list;
     struct hot_end *end; /* [most parts + num_features] by part + feature: entries so far */
 };
 
-/* list[partitioned lookups]: memory that is free until the hot rows are summed. */
+/* list[partitioned lookups] is free memory until the hot rows are summed. */
 static inline void hot_lay_out(struct hot *h, struct scratch *s, const struct batch *in,
                                const struct partition *p, int32_t stride, int threads,
                                uint64_t *list) {
@@ -86,7 +83,7 @@ static inline void hot_lay_out(struct hot *h, struct scratch *s, const struct ba
     h->end = scratch_take(s, HOT_SLICES + threads + in->num_features, sizeof *h->end);
 }
 
-/* A hash without collisions between neighbouring rows, and so within a small table. */
+/* Neighbouring rows, and so the rows of a small table, do not collide. */
 ALWAYS_INLINE uint32_t hot_slot(uint32_t row) {
     return (row ^ row >> HOT_SLOTS_LOG2 ^ row >> 2 * HOT_SLOTS_LOG2) % (1 << HOT_SLOTS_LOG2);
 }
@@ -169,7 +166,7 @@ static inline float *hot_sums(const struct hot *h, int32_t slice, uint32_t numbe
     return h->sum + ((int64_t)slice * h->rows + number) * h->stride;
 }
 
-/* Adds to the accumulators of the slice of a part, for lookups of table t. */
+/* The queue that adds lookups of table t to the accumulators of the slice of a part. */
 ALWAYS_INLINE struct accumulate hot_queue(const struct hot *h, const struct gather *g, int32_t part,
                                           int32_t t, struct addend *wait) {
     return (struct accumulate){.gather = g,
@@ -180,7 +177,7 @@ ALWAYS_INLINE struct accumulate hot_queue(const struct hot *h, const struct gath
                                .wait = wait};
 }
 
-/* Where the entries of a part begin; parts count over all slices. */
+/* The first entry of a part. Part numbers run over all slices. */
 static inline int64_t hot_part(const struct hot *h, int32_t part) {
     return part_begin(h->partition->lookups, part, h->slices * h->parts);
 }
@@ -189,7 +186,7 @@ static inline int64_t hot_part_begin(const struct hot *h, const struct batch *in
     return partition_begin(h->partition, in, part, h->slices * h->parts);
 }
 
-/* As PARTITION_STRETCHES, but the lookups of a part. */
+/* PARTITION_STRETCHES over the lookups of a part. */
 #define HOT_STRETCHES(s, h, in, part)                                                              \
     PARTITION_STRETCHES(s, (h)->partition, in, hot_part_begin(h, in, part),                        \
                         hot_part_begin(h, in, (part) + 1))
@@ -221,8 +218,8 @@ ALWAYS_INLINE void hot_visit(void *ctx, struct lookup l) {
         accumulate_push(&w->queue, number, position, hot);
 }
 
-/* A part of the walk: leaves its cold lookups as entries, and counts them by bucket. lists: lists the hot
- * ones, and reads no gradient; otherwise adds their gradients, where a slice is one part. */
+/* Walks a part: leaves its cold lookups as entries, and counts them by bucket. If `lists` is set, it lists hot lookups
+ * and reads no gradient. Otherwise it adds their gradients, which needs slices of one part. */
 ALWAYS_INLINE void hot_walk_part(const struct hot *h, const struct gather *g, int32_t part,
                                  uint32_t *next, const bool lists) {
     const struct batch *in = g->in;
@@ -258,7 +255,7 @@ static inline void hot_put_cold(const struct hot *h, const struct gather *g, int
     }
 }
 
-/* Adds the listed lookups of a part: those of `rows` rows from `first` on. */
+/* Adds the listed lookups of a part that go to hot rows first .. first + rows - 1. */
 static inline void hot_add(const struct hot *h, const struct gather *g, int32_t part,
                            uint32_t first, uint32_t rows) {
     const struct batch *in = g->in;
@@ -305,8 +302,8 @@ static inline void hot_sum(const struct hot *h, const struct gather *g, int thre
     }
 }
 
-/* Replaces partition_build() if there are hot rows: partitions the other lookups. for_plan: reads no
- * gradient, and lists the hot lookups for hot_sum(); otherwise sums them. Every thread of the team calls
+/* Replaces partition_build() if there are hot rows: partitions the other lookups. If for_plan is set, it
+ * reads no gradient, and lists the hot lookups for hot_sum(). Otherwise it sums them. Every thread of the team calls
  * this; it ends with a barrier. */
 static inline void hot_partition(const struct hot *h, const struct gather *g, bool for_plan,
                                  int thread, int threads) {

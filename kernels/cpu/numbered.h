@@ -16,27 +16,27 @@
 #include "kernels/cpu/small.h"
 
 enum {
-    NUMBERED_LOOKUPS = 8192,  /* of a table, at least */
-    NUMBERED_PARTS = 4,       /* its lookups are a part of so many, at most: threads would wait */
-    NUMBERED_DIM = 32,        /* at least */
-    NUMBERED_OFTEN = 8,       /* lookups of a distinct row, at least: see kernels/cpu/tried.md */
+    NUMBERED_LOOKUPS = 8192,  /* least lookups of a table */
+    NUMBERED_PARTS = 4,       /* a table has at most this part of the lookups: threads wait for it */
+    NUMBERED_DIM = 32,        /* least dim */
+    NUMBERED_OFTEN = 8,       /* least lookups of a distinct row: see kernels/cpu/tried.md */
     NUMBERED_BYTES = 4 << 20, /* of accumulators */
     NUMBERED_SLOTS_LOG2 = 15, /* of the hash table: 256 KiB */
     NUMBERED_ROWS = 1 << (NUMBERED_SLOTS_LOG2 - 1),
-    NUMBERED_SAMPLED = 64, /* one row of so many is counted */
+    NUMBERED_SAMPLED = 64, /* one row of 64 is counted */
     NUMBERED_BELOW = (1u << 31) / (NUMBERED_SAMPLED / 2),
-    NUMBERED_COUNTED = NUMBERED_ROWS / NUMBERED_SAMPLED, /* rows that are counted, at most */
+    NUMBERED_COUNTED = NUMBERED_ROWS / NUMBERED_SAMPLED, /* most rows that are counted */
 };
 
 #define NO_ROW UINT32_MAX
 
-/* What a thread numbers the rows of a unit with. */
+/* The memory in which a thread numbers the rows of a unit. */
 struct numbered_own {
     struct numbered_slot {
         uint32_t row, number; /* number + 1; 0: free */
     } slot[1 << NUMBERED_SLOTS_LOG2];
-    uint64_t entry[2][NUMBERED_ROWS];  /* rows with their numbers, in turns by a sort */
-    uint32_t begin[NUMBERED_ROWS + 1]; /* of runs of one entry */
+    uint64_t entry[2][NUMBERED_ROWS];  /* rows with their numbers; a sort goes back and forth */
+    uint32_t begin[NUMBERED_ROWS + 1]; /* of each entry, which is a run */
     _Alignas(KERNEL_ALIGN) float sum[NUMBERED_BYTES / sizeof(float)];
 };
 
@@ -52,8 +52,8 @@ static inline int64_t numbered_most(const struct batch *in, int32_t t) {
     return min64(NUMBERED_ROWS, NUMBERED_BYTES / (int64_t)sizeof(float) / in->tables[t].dim);
 }
 
-/* Distinct rows of the sample, at most, for a table to be numbered. 0: its shape decides that it is not. A quarter of
- * the accumulators is for the error of the count. */
+/* A table is numbered if the sample has at most this many distinct rows. 0: the shape alone decides that it is not. A
+ * quarter of the accumulators allows for the error of the count. */
 static inline int64_t numbered_limit(const struct batch *in, int32_t t) {
     const int64_t lookups = in->tables[t].lookups;
     if (lookups < NUMBERED_LOOKUPS || lookups > in->lookups / NUMBERED_PARTS ||
@@ -77,8 +77,8 @@ ALWAYS_INLINE uint32_t numbered_hash(uint32_t row) {
     return row * 0x9e3779b1u;
 }
 
-/* A row is in the sample if this is below NUMBERED_BELOW. None of rows 0 to 84 is: where rows are in the order of their
- * frequency, each lookup of the first ones would take time. */
+/* A row is in the sample if its draw is below NUMBERED_BELOW. The draws of rows 0 to 84 are not: where rows are ordered
+ * by frequency, a sample with the first rows would cost time at each of their lookups. */
 ALWAYS_INLINE uint32_t numbered_draw(uint32_t row) {
     return (row + 3201) * 0x85ebca6bu;
 }
@@ -106,7 +106,7 @@ static inline void numbered_count_row(struct numbered_count *c, int64_t id) {
 
 enum { COUNT_BLOCK = 16, COUNT_AHEAD = 256 /* ids that are prefetched */ };
 
-/* The least draw of a block of ids. */
+/* The smallest draw of a block of ids. */
 ALWAYS_INLINE uint32_t numbered_least(const struct batch *in, const bool wide, int64_t i) {
     uint32_t least = UINT32_MAX;
     for (int k = 0; k < COUNT_BLOCK; k++) {
@@ -130,8 +130,9 @@ ALWAYS_INLINE void numbered_count_ids(struct numbered_count *c, const struct bat
     }
 }
 
-/* Whether the batch has few distinct rows of table t. The rows of a quarter and of a half of the lookups tell those of
- * all: as powers of the lookups they grow by the same factor, or by less. */
+/* True if the batch has few distinct rows of table t. The counts after a quarter and after half of the lookups bound the
+ * count after all: distinct rows grow as a power of the lookups, so each doubling multiplies them by at most the same
+ * factor. */
 static inline bool numbered_is_faster(const struct batch *in, int32_t t) {
     struct numbered_count c = {.most = numbered_limit(in, t)};
     int64_t before = 0;
@@ -153,7 +154,7 @@ static inline bool numbered_is_faster(const struct batch *in, int32_t t) {
     return c.most > 0 && c.rows * c.rows <= c.most * before;
 }
 
-/* Units of table t: as many ranges of hashes as threads have shares of the batch in its lookups. */
+/* Units of table t, each a range of hashes: one for each thread's share of the batch that its lookups make. */
 static inline int32_t numbered_ranges(const struct numbered *x, const struct batch *in, int32_t t) {
     if (!x->table || !x->table[t]) return 0;
     const int64_t lookups = in->tables[t].lookups;
@@ -184,7 +185,7 @@ static inline struct numbered_unit numbered_unit_of(const struct numbered *x,
                                   (uint32_t)(part_begin(hashes, k + 1, ranges) - 1)};
 }
 
-/* Where the search for a row begins. */
+/* The slot where the search for a row begins. */
 ALWAYS_INLINE uint32_t numbered_slot(uint32_t row) {
     const uint32_t hash = numbered_hash(row);
     return (hash ^ hash >> NUMBERED_SLOTS_LOG2) % (1u << NUMBERED_SLOTS_LOG2);
@@ -195,7 +196,7 @@ struct numbered_rows {
     struct numbered_own *own;
     int64_t dim;
     uint32_t count, most;
-    bool full; /* there are more */
+    bool full; /* the unit has more rows */
 };
 
 /* Gives a row the next number, and an accumulator of zeros. */
@@ -218,7 +219,7 @@ struct numbered_walk {
     struct accumulate queue;
 };
 
-/* A lookup of another range is that of no row, and added to nothing, without a branch. */
+/* A lookup outside of the unit's range is taken for one of NO_ROW and added to nothing, without a branch. */
 ALWAYS_INLINE void numbered_visit(void *ctx, struct lookup l) {
     struct numbered_walk *w = ctx;
     const bool in_range = w->whole || numbered_hash((uint32_t)l.row) - w->first <= w->width;

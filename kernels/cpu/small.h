@@ -16,8 +16,8 @@
 #include "kernels/host/update.h"
 
 enum {
-    SMALL_BYTES = 4 << 20, /* of accumulators of a table, at most */
-    SMALL_NEAR = 1 << 19,  /* that are in L2: beyond, accumulators are prefetched */
+    SMALL_BYTES = 4 << 20, /* most bytes of accumulators of a table */
+    SMALL_NEAR = 1 << 19,  /* bytes of accumulators that stay in L2; more are prefetched */
     /* Largest dim of a table beyond SMALL_NEAR. Measured speedup over grouping: 0.94 to 1.55 at 128
      * and 200, 0.7 to 1.07 at 256, 0.85 at 512. */
     SMALL_FAR_DIM = 200,
@@ -26,14 +26,14 @@ enum {
     SMALL_LOOKUPS = 2,
     /* A table gets more slices as long as each accumulator keeps MANY lookups, and each slice 1/SLICES of
      * the batch. It gets still more, down to FEW lookups, as long as a slice has more than 1/PARTS of the
-     * batch, because threads would wait for it. If that is not enough, the table is not small. Measured: at
+     * batch, because other threads would wait for it. If that is not enough, the table is not small. Measured: at
      * 2 lookups per accumulator slices lose against grouping at dim 64. */
     SMALL_SLICES = 32,
-    SMALL_SLICE = 8192, /* lookups of one of several, at least; nobody waits for two of these */
+    SMALL_SLICE = 8192, /* least lookups of one of several slices; two such slices delay no thread */
     SMALL_MANY = 8,
     SMALL_FEW = 4,
     SMALL_PARTS = 3,
-    SMALL_SHARE = 1024, /* lookups of a slice for each range of rows, at least */
+    SMALL_SHARE = 1024, /* least lookups of a slice for each range of rows */
 };
 
 /* A range of the rows of a slice of a feature, lookups begin .. end-1. Each slice has its own
@@ -42,13 +42,15 @@ struct small_unit {
     int64_t begin, end;
     int64_t row, rows; /* first, number of them */
     int32_t table;
-    float *sum;       /* [rows of the table][dim], */
-    uint8_t *touched; /* [rows of the table]; both NULL: the only slice uses its thread's arrays */
+    /* [rows of the table][dim] and [rows of the table]. Both are NULL if the table has one slice: that uses the arrays
+     * of its thread. */
+    float *sum;
+    uint8_t *touched;
 };
 
 /* The accumulators of a table with several slices. */
 struct small_sums {
-    int32_t slices;   /* 0: the table has one, or is not small */
+    int32_t slices;   /* 0: the table has one slice, or is not small */
     float *sum;       /* [slices][rows][dim] */
     uint8_t *touched; /* [slices][rows] */
 };
@@ -57,12 +59,12 @@ struct small_tables {
     int32_t units;
     struct small_unit *unit;  /* [units] */
     struct small_sums *table; /* [num_tables] */
-    int64_t floats, rows;     /* of the largest table of one slice, rounded up to whole lines */
+    int64_t floats, rows;     /* of the largest table with one slice, rounded up to whole cache lines */
     float *own_sum;           /* [threads][floats] */
     uint8_t *own_touched;     /* [threads][rows] */
 };
 
-/* Slices of each feature of table t: a power of two. */
+/* Slices of each feature of table t. It is a power of two. */
 static inline int32_t small_slices(const struct batch *in, int32_t t) {
     const struct table_shape *x = &in->tables[t];
     const int64_t least = max64(SMALL_SLICE, in->lookups / SMALL_SLICES);
@@ -153,7 +155,7 @@ struct small_walk {
     struct accumulate queue;
 };
 
-/* A lookup of another range is added to nothing, without a branch. */
+/* A lookup outside of the unit's range is added to nothing, without a branch. */
 ALWAYS_INLINE void small_visit(void *ctx, struct lookup l) {
     struct small_walk *w = ctx;
     const bool in_range = w->whole || (uint64_t)(l.row - w->row) < (uint64_t)w->rows;
@@ -189,7 +191,7 @@ static inline void small_sum(const struct small_tables *x, const struct gather *
     memset(touched + u->row, 0, (size_t)u->rows);
     const struct stretch lookups = stretch_at(in, u->begin, u->end);
     w.whole = u->rows == in->tables[t].rows;
-    if (w.whole) /* a constant: the walk is shorter */
+    if (w.whole) /* a constant makes the walk shorter */
         w.whole = true, walk_stretch(in, lookups, small_visit, &w);
     else
         walk_stretch(in, lookups, small_visit, &w);

@@ -105,3 +105,30 @@ static __device__ __forceinline__ void shared_put(shared_address at, uint32_t x)
     *(uint32_t *)at = x;
 #endif
 }
+
+/* --- whole quads of arrays of any type */
+
+static __device__ __forceinline__ struct quad load_quad(enum dtype type, const char *at) {
+    if (type == FP32) return *(const struct quad *)at;
+    struct quad_bits bits = {};
+    if (type == FP8) {
+        bits.x[0] = *(const uint32_t *)at;
+    } else {
+        const uint2 two = *(const uint2 *)at;
+        bits.x[0] = two.x, bits.x[1] = two.y;
+    }
+    return quad_widen(type, bits);
+}
+
+static __device__ __forceinline__ void store_quad(const struct row_format &f, char *at,
+                                                  int32_t column, const struct quad &q) {
+    struct quad_bits bits = {};
+    for (int c = 0; c < LANE_COLUMNS; c++)
+        quad_bits_put(f.type, &bits, c, row_format_bits(&f, column + c, q.x[c]));
+    if (f.type == FP32)
+        *(struct quad *)at = q;
+    else if (f.type == FP8)
+        *(uint32_t *)at = bits.x[0];
+    else
+        *(uint2 *)at = make_uint2(bits.x[0], bits.x[1]);
+}

@@ -27,14 +27,6 @@ static __device__ inline struct known_entry entry_at(const struct runs &r, const
             i + 1 >= keys.count || keys.at[i + 1] != key};
 }
 
-static __device__ inline struct quad widened(enum dtype, const uint4 &x) {
-    return {{bits_float(x.x), bits_float(x.y), bits_float(x.z), bits_float(x.w)}};
-}
-
-static __device__ inline struct quad widened(enum dtype type, const uint2 &x) {
-    return quad_widen(type, {{x.x, x.y, 0, 0}});
-}
-
 /* What a group knows of a window of entries, in shared memory: from there it comes in few loads, and no wait for it is a
  * wait for gradients. */
 template <int WINDOW> struct known_window {
@@ -68,7 +60,7 @@ static __device__ __forceinline__ void load_whole(const struct runs &r,
 #pragma unroll
     for (int u = 0; u < WINDOW; u++)
         q[u] = column < (int32_t)known.dim[u]
-                   ? quad_scale(widened(r.type, bits[u]), __uint_as_float(known.factor[u]))
+                   ? quad_scale(quad_widen(r.type, bits[u]), __uint_as_float(known.factor[u]))
                    : quad{};
 }
 

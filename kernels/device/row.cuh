@@ -82,6 +82,16 @@ static __device__ inline struct quad quad_widen(enum dtype type, const struct qu
     return q;
 }
 
+/* Four elements from one load: a uint4 of fp32, a uint2 of a type of two bytes. */
+static __device__ __forceinline__ struct quad quad_widen(enum dtype, const uint4 &bits) {
+    return {{bits_float(bits.x), bits_float(bits.y), bits_float(bits.z), bits_float(bits.w)}};
+}
+
+static __device__ __forceinline__ struct quad quad_widen(enum dtype type, const uint2 &bits) {
+    const struct quad_bits both = {{bits.x, bits.y, 0, 0}};
+    return quad_widen(type, both);
+}
+
 static __device__ inline struct quad quad_load_as(enum dtype type, const void *row, int32_t column,
                                                   int32_t dim) {
     return quad_widen(type, quad_fetch<false>(type, row, column, dim));

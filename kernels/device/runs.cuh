@@ -3,7 +3,7 @@
  * Sums of the gradients of every run of equal keys, and what becomes of them: an update of the run's row, or a row of a
  * compact gradient.
  *
- * Entries are cut into chunks, regardless of runs; a group of lanes takes a chunk (lean.cu, general.cuh, reduce.cu). The
+ * Entries are cut into chunks, regardless of runs; a group of lanes takes a chunk (lean_sum.cuh, general.cuh, reduce.cu). The
  * group that has the first entry of a run finishes it, if it ends at most REACH entries after the chunk. A longer run
  * *crosses* the chunk's border. Its sum in the chunk where it comes from is that chunk's *tail*, and the one where it
  * goes on is the *head* there: partial rows in scratch. Chunks are the leaves of a tree with FAN children per node

@@ -10,35 +10,6 @@
 #include "kernels/device/fold.cuh"
 #include "kernels/device/lean.cuh"
 
-/* --- arrays narrower than fp32 */
-
-static __device__ __forceinline__ struct quad load_quad(enum dtype type, const char *at) {
-    if (type == FP32) return *(const struct quad *)at;
-    struct quad_bits bits = {};
-    if (type == FP8) {
-        bits.x[0] = *(const uint32_t *)at;
-    } else {
-        const uint2 two = *(const uint2 *)at;
-        bits.x[0] = two.x, bits.x[1] = two.y;
-    }
-    return quad_widen(type, bits);
-}
-
-static __device__ __forceinline__ void store_quad(const struct row_format &f, char *at,
-                                                  int32_t column, const struct quad &q) {
-    struct quad_bits bits = {};
-    for (int c = 0; c < LANE_COLUMNS; c++)
-        quad_bits_put(f.type, &bits, c, row_format_bits(&f, column + c, q.x[c]));
-    if (f.type == FP32)
-        *(struct quad *)at = q;
-    else if (f.type == FP8)
-        *(uint32_t *)at = bits.x[0];
-    else
-        *(uint2 *)at = make_uint2(bits.x[0], bits.x[1]);
-}
-
-/* --- the update */
-
 /* The rows of a batch in registers. */
 template <class L> struct batch_rows {
     struct quad w[L::ROWS][L::QUADS], g[L::ROWS][L::QUADS],
@@ -212,6 +183,33 @@ store_row(const struct lean_table<L::rule::states> &t, const struct batch_place<
     }
 }
 
+/* Takes the step of row r in registers: the states and, if the rule has no sums after the step, the weights. */
+template <enum rule_kind RULE, class L>
+static __device__ __forceinline__ void step_row(const struct lean_table<L::rule::states> &t,
+                                                struct pair rate, struct batch_rows<L> *x, int r) {
+#pragma unroll
+    for (int j = 0; j < L::QUADS; j++)
+#pragma unroll
+        for (int c = 0; c < LANE_COLUMNS; c++) {
+            struct element e = element_of<RULE>(t, rate, *x, r, j, c);
+            e.s = rule_states(RULE, e);
+            for (int k = 0; k < L::rule::states; k++) x->s[r][j][k].x[c] = e.s.x[k];
+            if (!L::rule::after) x->w[r][j].x[c] = rule_weight(RULE, e, 1);
+        }
+}
+
+/* The weights of row r, after the sums that give the scale. */
+template <enum rule_kind RULE, class L>
+static __device__ __forceinline__ void step_weights(const struct lean_table<L::rule::states> &t,
+                                                    struct pair rate, struct batch_rows<L> *x,
+                                                    int r, float scale) {
+#pragma unroll
+    for (int j = 0; j < L::QUADS; j++)
+#pragma unroll
+        for (int c = 0; c < LANE_COLUMNS; c++)
+            x->w[r][j].x[c] = rule_weight(RULE, element_of<RULE>(t, rate, *x, r, j, c), scale);
+}
+
 /* Applies the rule to the last BATCH rows of the stack, or to fewer if FULL is false. All lanes call this, after a
  * barrier of the warp behind what they put. The rows stay in the stack, but not their sums. */
 template <enum rule_kind RULE, class L, bool FULL>
@@ -274,15 +272,7 @@ static __device__ __forceinline__ void update_batch(const struct target &to, con
             if constexpr (L::rule::rates > 1)
                 rate[r].b = __shfl_sync(ALL_LANES, my_rate.b, r * L::EACH, L::LANES);
         }
-#pragma unroll
-        for (int j = 0; j < L::QUADS; j++)
-#pragma unroll
-            for (int c = 0; c < LANE_COLUMNS; c++) {
-                struct element e = element_of<RULE>(t, rate[r], x, r, j, c);
-                e.s = rule_states(RULE, e);
-                for (int k = 0; k < STATES; k++) x.s[r][j][k].x[c] = e.s.x[k];
-                if (!L::rule::after) x.w[r][j].x[c] = rule_weight(RULE, e, 1);
-            }
+        step_row<RULE>(t, rate[r], &x, r);
     }
     if constexpr (L::rule::after > 0) {
         sum = sums_over<RULE, L, true>(t, rate, x, sums, p.lane);
@@ -290,12 +280,7 @@ static __device__ __forceinline__ void update_batch(const struct target &to, con
 #pragma unroll
         for (int r = 0; r < L::ROWS; r++) {
             const float scale = __shfl_sync(ALL_LANES, my_scale, r * L::EACH, L::LANES);
-#pragma unroll
-            for (int j = 0; j < L::QUADS; j++)
-#pragma unroll
-                for (int c = 0; c < LANE_COLUMNS; c++)
-                    x.w[r][j].x[c] =
-                        rule_weight(RULE, element_of<RULE>(t, rate[r], x, r, j, c), scale);
+            step_weights<RULE>(t, rate[r], &x, r, scale);
         }
     }
 #pragma unroll
