@@ -23,7 +23,7 @@
 
 #include "kernels/rule.h"
 
-/* The sums over a row have one order, see kernels/rules.h. */
+/* Sums over a row have one order: see kernels/rules.h. */
 enum { ROW_LANES = 128 };
 
 #define RULE_SHARED_PARAMS                                                                         \
@@ -33,7 +33,7 @@ enum { ROW_LANES = 128 };
         "decoupled_weight_decay", 0, RULE_FLAG                                                     \
     }
 
-/* What the shared hyper-parameters of a rule make of a step. */
+/* The adjustment that the shared hyper-parameters of a rule ask for. */
 static inline struct adjustment adjustment_of(const struct rule *r) {
     const float *x = r->shared, decay = x[WEIGHT_DECAY];
     const bool decoupled = x[DECOUPLED_WEIGHT_DECAY] != 0;
@@ -56,7 +56,7 @@ HOST_DEVICE float adjust_clip(const struct adjustment *a, float g) {
     return g > most ? most : g < -most ? -most : g;
 }
 
-/* The factor that clips the norm. squares: the sum over the row of adjust_clip()'s squares. */
+/* The factor that clips the norm. squares is the sum over the row of the squares of adjust_clip(). */
 HOST_DEVICE float adjust_norm(const struct adjustment *a, float squares) {
     const float norm = sqrtf(squares);
     return norm > a->clip_norm ? a->clip_norm / norm : 1.0f;
@@ -75,7 +75,7 @@ static inline float lanes_fold(float lane[ROW_LANES]) {
     return lane[0];
 }
 
-/* Adjusts a row's summed gradient on the host. w: the row's weights, of that type. */
+/* Adjusts a row's summed gradient on the host. w has the row's weights, of that type. */
 static inline void adjust_row(const struct adjustment *a, enum dtype type, const void *w,
                               int32_t dim, float *g) {
     float factor = 1;

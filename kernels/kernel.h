@@ -37,14 +37,14 @@ enum { NO_WINNER = -1 };
 
 enum id_type { ID_INT32, ID_INT64 };
 
-/* Where the states of a row lie: in arrays of their own; those that belong to the whole row behind its weights; or behind
- * these also the states per element, as in dynamicemb. Kernels see the difference only in the strides. */
+/* Where the states of a row lie. APART: in arrays of their own. BESIDE: states per row lie behind the row's weights.
+ * ALL: states per element lie there, too, as in dynamicemb. Kernels see the difference only in the strides. */
 enum row_state { ROW_STATE_APART, ROW_STATE_BESIDE, ROW_STATE_ALL };
 
-/* Which part of a whole table a table is; all 0: all of it. Random words and initial values are those of the
- * whole table, so a part has the bits that the whole one has there. */
+/* Where this table lies inside a larger one that was split; all zeros: it was not split. Random words and initial
+ * values are drawn by the place in the larger table, so a part has the bits that the larger table has there. */
 struct table_part {
-    int32_t table;         /* number of the whole table, less the number of this one */
+    int32_t table;         /* number of the larger table, less the number of this one */
     int32_t column;        /* its first column */
     int64_t row, row_skip; /* row r is row + r*(1 + row_skip) */
 };
@@ -54,9 +54,9 @@ struct table_shape {
     int32_t dim;                           /* elements per row, any value >= 1 */
     enum rule_kind rule;                   /* which state arrays the table has */
     bool adjusts;                          /* rule_adjusts() */
-    enum dtype weight_type, momentum_type; /* the latter FP32 or BF16; see table_array_type() */
+    enum dtype weight_type, momentum_type; /* momenta are FP32 or BF16; see table_array_type() */
     enum rounding rounding;
-    uint64_t rounding_key; /* of ROUND_STOCHASTIC: rng_key(seed, number of the table) */
+    uint64_t rounding_key; /* for ROUND_STOCHASTIC: rng_key(seed, number of the table) */
     enum row_state row_state;
     struct table_part part;
     int32_t features;  /* number of features that read the table */
@@ -92,7 +92,7 @@ struct batch {
     enum id_type id_type;
     const void *ids;             /* [lookups] */
     const int64_t *offsets;      /* [num_features*bags + 1] */
-    const float *lookup_weights; /* [lookups], or NULL: all 1 */
+    const float *lookup_weights; /* [lookups]; NULL: all are 1 */
     enum dtype grad_type;        /* FP32, FP16 or BF16 */
     const void *grad;            /* upstream gradient, see struct feature */
     int64_t grad_elements;       /* its extent */
@@ -102,7 +102,7 @@ struct batch {
     const struct feature *device_features;
 };
 
-/* Rows of elements of one type: table_array_type(). */
+/* Rows of elements of one type, which table_array_type() returns. */
 struct array {
     void *data;     /* NULL: no such array */
     int64_t stride; /* bytes from row to row */
@@ -125,7 +125,7 @@ struct table {
             struct array weight, row, elem[RULE_ELEM_STATES];
         };
     };
-    struct watch *watch; /* kernels/watch.h; NULL: none. Lazy steps on the host fill it in */
+    struct watch *watch; /* row monitor (kernels/watch.h), or NULL. Host kernels update it */
 };
 
 /* The type of one of a table's arrays. */
@@ -134,7 +134,7 @@ HOST_DEVICE enum dtype table_array_type(const struct table_shape *t, int array) 
     return array == TABLE_WEIGHT ? t->weight_type : momentum ? t->momentum_type : FP32;
 }
 
-/* Whether some array has another type than fp32. */
+/* True if some array has another type than fp32. */
 HOST_DEVICE bool table_is_narrow(const struct table_shape *t) {
     return t->weight_type != FP32 || (t->momentum_type != FP32 && rule_momenta(t->rule));
 }
@@ -173,17 +173,17 @@ HOST_DEVICE uint32_t row_format_bits(const struct row_format *f, int64_t d, floa
 /* What a kernel computes. */
 enum operation { OP_STEP, OP_FORWARD, OP_GRADIENT, OP_WEIGHT_GRAD, OPERATIONS };
 
-/* Whether it walks bags and gathers the rows of tables; otherwise gradient rows. */
+/* True if the operation walks bags and gathers rows of tables. All others gather gradient rows. */
 static inline bool operation_gathers_rows(enum operation operation) {
     return operation == OP_FORWARD || operation == OP_WEIGHT_GRAD;
 }
 
-/* Stages of a step, in order. A kernel may skip some. A forward and a gradient of the per-sample weights
- * have none; a gradient ends with STAGE_REDUCE. */
+/* Stages of a step, in order. A kernel may skip some. A gradient ends with STAGE_REDUCE. A forward and a gradient of
+ * the per-sample weights have no stages. */
 enum stage {
-    STAGE_INDEX,  /* group the lookups by row */
-    STAGE_ZERO,   /* clear gradient accumulators */
-    STAGE_REDUCE, /* sum the gradients of a row into memory; unmerged: write them there */
+    STAGE_INDEX, /* group the lookups by row */
+    STAGE_ZERO,  /* clear gradient accumulators */
+    STAGE_REDUCE, /* sum the gradients of a row into memory, or write them there if they stay unmerged */
     STAGE_UPDATE, /* apply the rule; a fused kernel also sums here */
     STAGE_COUNT
 };
@@ -193,13 +193,13 @@ struct launch {
     int threads;   /* host threads to use, >= 1 */
     void *stream;  /* cudaStream_t for a device kernel */
     void *scratch; /* scratch_bytes() bytes, aligned to KERNEL_ALIGN, contents undefined */
-    void *output;  /* aligned to KERNEL_ALIGN. Of a forward: as many elements, of the same type and
-                      in the same places as batch.grad, see kernels/forward.h. Of a gradient: see
-                      kernels/gradient.h, and of the per-sample weights kernels/weight_grad.h.
-                      Of a step: NULL */
-    int32_t *winners; /* of a forward with POOL_MAX, otherwise NULL: as many elements as output, in
-                         the same places. The number within the bag, from 0, of the lookup that gave
-                         the column, or NO_WINNER. Those of other features keep their bits */
+    void
+        *output; /* aligned to KERNEL_ALIGN. A forward writes as many elements as batch.grad has, of
+                      the same type and in the same places (kernels/forward.h). kernels/gradient.h and
+                      kernels/weight_grad.h have the output of the other operations. NULL for a step */
+    int32_t *winners; /* a forward with POOL_MAX writes one for each element of output, in the same
+                         places: the number within the bag, from 0, of the lookup that gave the
+                         column, or NO_WINNER. It leaves other features alone. Otherwise NULL */
     void (*mark)(void *ctx, enum stage ended); /* see stage_done(); may be NULL */
     void *mark_ctx;
 };
@@ -219,9 +219,8 @@ enum trait {
                             weight once per lookup. Tests compare it to the oracle with a bound
                             that includes those roundings, never bit for bit */
     OWN_LOOKUPS = 16,    /* a row's sum depends only on the row's own lookups, in their order. So a
-                            batch that is split by rows, over processes or tiers, gives the same
-                            bits, outside exact mode too */
-    MERGED = 32,         /* its gradient is merged, see kernels/gradient.h */
+                            batch that is split by rows gives the same bits, outside exact mode too */
+    MERGED = 32,         /* the gradient is merged, see kernels/gradient.h */
 };
 
 struct kernel {
@@ -233,11 +232,11 @@ struct kernel {
     unsigned traits; /* bits of enum trait */
 
     /* NULL: accepts any batch. Otherwise returns NULL for "yes" or the reason for "no". Reads only
-     * the shape: tables, features, bags, lookups, and whether lookup_weights is NULL. For every
-     * kernel kernel_refuses() refuses what POOL_MAX excludes. */
+     * the shape: tables, features, bags, lookups, and whether lookup_weights is NULL.
+     * kernel_refuses() asks what POOL_MAX excludes, for every kernel. */
     const char *(*accepts)(const struct batch *shape);
 
-    /* A word for the code that runs a batch of this shape. NULL: the kernel has one code for all batches. */
+    /* Names the code that runs a batch of this shape. NULL: the kernel has one code for all batches. */
     const char *(*variant)(const struct batch *shape);
 
     /* Bytes of scratch that run needs for a batch of this shape. NULL: none. */

@@ -29,13 +29,13 @@
 #include "rule_list.h" /* generated: #define RULES(X, ...) X(sgd, __VA_ARGS__) ... */
 
 enum {
-    RULE_ELEM_STATES = 3, /* upper limits of a rule: states per element, */
-    RULE_ROW_STATES = 2,  /* states per row, */
-    RULE_PARAMS = 8,      /* hyper-parameters, */
-    RULE_DERIVED = 3,     /* constants that prepare derives from them */
+    RULE_ELEM_STATES = 3, /* most states per element of a rule */
+    RULE_ROW_STATES = 2,  /* most states per row */
+    RULE_PARAMS = 8,      /* most hyper-parameters */
+    RULE_DERIVED = 3,     /* most constants that prepare derives from them */
 };
 
-/* From here on floats do not count: 1 more is the same number. */
+/* A float counts to this number: 1 more is the same float. */
 enum { RULE_COUNTED_STEPS = 1 << 24 };
 
 /* The first hyper-parameter of every rule is its learning rate. */
@@ -48,8 +48,8 @@ enum rule_kind {
         RULE_COUNT
 };
 
-/* Valid values are finite, at least `least` and less than `below`, and 0 or 1 if it is a flag; or 0, if
- * that stands for none. */
+/* Valid values are finite, at least `least` and less than `below`. A flag is 0 or 1. With or_none, 0 is valid, too, and
+ * stands for none. */
 struct rule_param {
     const char *name; /* as in the formula */
     float preset;     /* the value when the user names only the rule */
@@ -63,8 +63,8 @@ struct rule_state {
     const char *name;  /* as in the formula */
     float initial;     /* in a new table */
     float low, high;   /* workloads and tests draw states from [low, high) */
-    int initial_param; /* if not 0: `initial` is the preset of this hyper-parameter, which has the
-                          value for a new table */
+    int initial_param; /* if not 0: the number of the hyper-parameter that has the value for a new
+                          table; `initial` is its preset */
 };
 
 struct rule_info {
@@ -75,15 +75,14 @@ struct rule_info {
     struct rule_state elem[RULE_ELEM_STATES], row[RULE_ROW_STATES];
     int num_params, elem_states, row_states; /* used entries of each array */
     int sums_before, sums_after;             /* sums over the row: 0, 1 (a of the pair) or 2 */
-    bool before_of_g;                        /* before reads nothing of the element but g */
+    bool before_of_g;                        /* before reads only g of the element */
     int rates; /* numbers that row hands to the elements: 2 if one of their phases reads rate.b */
     unsigned momenta; /* bit k: elem[k] is a linear average of gradients, which a table may store as
                          bf16 */
     bool
-        counts; /* a state of a row is a number of steps, so a table takes RULE_COUNTED_STEPS of them at most */
-    bool linear;           /* steps for the parts of a gradient give the same as
-                                                one step for their sum; direction reads only g
-                                                and the rate, and the weight is RULE_NO_WEIGHT */
+        counts; /* a state of a row is a number of steps: a table takes at most RULE_COUNTED_STEPS steps */
+    bool linear; /* steps for the parts of a gradient give the same as one step for their sum;
+                              direction reads only g and the rate, and the weight is RULE_NO_WEIGHT */
     bool idle_is_identity; /* a step with a zero gradient changes neither weights nor states, if the
                               rate is finite (eps > 0 or a state > 0), no state is below 0, and
                               lr >= 0 or no weight is -0. A dense step skips rows whose gradient is
@@ -91,8 +90,8 @@ struct rule_info {
                               these conditions do not hold */
 };
 
-/* Ranges of a hyper-parameter. A row that is longer than a limit from 1e-16 has elements whose squares do not
- * underflow, so its length is right. */
+/* Ranges of a hyper-parameter. A row whose norm is above a limit of at least 1e-16 has elements whose squares do not
+ * underflow, so the norm is right. */
 #define RULE_ANY          -INFINITY, INFINITY, false, false, "a number from -3.4e38 to 3.4e38"
 #define RULE_NOT_NEGATIVE 0, INFINITY, false, false, "a number from 0 to 3.4e38"
 #define RULE_BELOW_ONE    0, 1, false, false, "a number from 0 to below 1"
@@ -123,11 +122,11 @@ struct rule {
     float param[RULE_PARAMS], shared[RULE_SHARED];
 };
 
-/* What shared hyper-parameters change in a step. */
+/* The changes to a step that shared hyper-parameters ask for. */
 struct adjustment {
     bool gradient; /* changes gradients */
     float scale, clip_value, clip_norm, decay;
-    float keep; /* the part of a weight that decoupled weight decay leaves; 1: all */
+    float keep; /* decoupled weight decay multiplies weights by this; 1: no decay */
 };
 
 /* One step of a rule, with the constants that prepare derived from the step number. */
@@ -143,7 +142,7 @@ struct pair {
     float a, b;
 };
 
-/* The states of one element. Passed by value, so that compilers keep it in (vector) registers. */
+/* The states of one element. Functions take it by value, so that compilers keep it in (vector) registers. */
 struct states {
     float x[RULE_ELEM_STATES];
 };
@@ -171,8 +170,8 @@ HOST_DEVICE float moving_average(float decay, float before, float value) {
     return decay * before + (1.0f - decay) * value;
 }
 
-/* What a moving average that started at 0 is multiplied by after t values: 1/(1-decay^t) (Kingma and Ba
- * 2015). Dividing by 1-decay^t for each element took 31 ns for a row of Adam in L1, not 22 (dim 64, Zen 4). */
+/* The bias correction of a moving average that started at 0, after t values: 1/(1-decay^t) (Kingma and Ba 2015). With a
+ * division by 1-decay^t for each element a row of Adam in L1 takes 31 ns, not 22 (dim 64, Zen 4). */
 static inline float bias_factor(float decay, int64_t t) {
     return (float)(1.0 / (1.0 - pow(decay, (double)t)));
 }
@@ -195,7 +194,7 @@ HOST_DEVICE float whole_correction(float base, float n) {
 
 /* --- phases that a rule does not have, or shares with others */
 
-/* The sum over the row is that of the squared gradient. */
+/* The sum over the row adds up the squared gradient. */
 #define RULE_SUMS_SQUARES(name)                                                                    \
     HOST_DEVICE struct pair name##_before(struct element e) {                                      \
         struct pair square = {e.g * e.g, 0};                                                       \

@@ -14,7 +14,7 @@
 #include "kernels/adjust.h"
 #include "rule_files.h" /* generated: #include "rules/sgd.h" ... */
 
-/* NULL: no such rule. */
+/* Returns NULL if there is no such rule. */
 static inline const struct rule_info *rule_info_of(enum rule_kind kind) {
     switch (kind) {
 #define X(rule, ...)                                                                               \
@@ -68,7 +68,7 @@ static inline struct rule rule_default(enum rule_kind kind) {
 /* Hyper-parameters of a rule by number: its own, then the shared ones. */
 enum { RULE_HYPERS = (int)RULE_PARAMS + (int)RULE_SHARED };
 
-/* What hyper-parameter k is; a name of NULL: the rule has no such hyper-parameter. */
+/* Describes hyper-parameter k. Its name is NULL if the rule has no such hyper-parameter. */
 static inline struct rule_param rule_hyper(const struct rule_info *info, int k) {
     static const struct rule_param shared[RULE_SHARED] = {RULE_SHARED_PARAMS};
     const int nth = k - RULE_PARAMS;
@@ -80,7 +80,7 @@ static inline struct rule_param rule_hyper(const struct rule_info *info, int k) 
     return p;
 }
 
-/* The number of the hyper-parameter of that name; -1: the rule has none. */
+/* The number of the hyper-parameter of that name, or -1 if the rule has none. */
 static inline int rule_hyper_of(enum rule_kind kind, const char *name) {
     const struct rule_info info = rule_info(kind);
     for (int k = 0; k < RULE_HYPERS; k++) {
@@ -100,12 +100,12 @@ static inline float *rule_value(struct rule *rule, int k) {
     return k < RULE_PARAMS ? &rule->param[k] : &rule->shared[k - RULE_PARAMS];
 }
 
-/* Whether the rule has a step of that number. */
+/* True if the rule can take a step of that number. */
 static inline bool rule_has_step(enum rule_kind kind, int64_t number) {
     return !rule_counts(kind) || number <= RULE_COUNTED_STEPS;
 }
 
-/* Whether a step changes gradients or weights before the rule sees them. */
+/* True if a step changes gradients or weights before the rule sees them. */
 static inline bool rule_adjusts(const struct rule *rule) {
     const struct adjustment a = adjustment_of(rule);
     return a.gradient || a.keep != 1;
@@ -207,7 +207,7 @@ HOST_DEVICE float rule_scale(enum rule_kind kind, const struct rule_step *r, str
     return rule_scale_of(kind, x);
 }
 
-/* The new weight. scale: of rule_scale(); 1 if the rule has no sums after the step. */
+/* The new weight. scale comes from rule_scale(); it is 1 if the rule has no sums after the step. */
 HOST_DEVICE float rule_weight(enum rule_kind kind, struct element e, float scale) {
     const float u = rule_direction(kind, e);
     switch (kind) {
@@ -216,7 +216,7 @@ HOST_DEVICE float rule_weight(enum rule_kind kind, struct element e, float scale
     }
 }
 
-/* --- one row, the plain way: every kernel must give the same bits as this code */
+/* --- the reference for one row: every kernel must give the same bits as this code */
 
 /* The arrays of a table, in this order. */
 enum table_array {
@@ -233,7 +233,7 @@ static inline int64_t rule_array_width(enum rule_kind kind, int32_t dim, int arr
     return array - TABLE_ELEM < rule_elem_states(kind) ? dim : 0;
 }
 
-/* One row, in floats: its part of each array. Arrays that the rule does not have are not read. */
+/* The parts of one row in all arrays, as floats. Nothing reads arrays that the rule does not have. */
 struct row_memory {
     union {
         float *array[TABLE_ARRAYS];

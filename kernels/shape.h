@@ -25,7 +25,7 @@ static inline bool has_pooling(const struct batch *in, enum pooling pooling) {
     return false;
 }
 
-/* Most rows of table t that a batch of this shape can touch. */
+/* The most rows of table t that a batch of this shape can touch. */
 static inline int64_t table_touchable(const struct batch *in, int32_t t) {
     return min64(in->tables[t].lookups, in->tables[t].rows);
 }
@@ -38,8 +38,8 @@ static inline int64_t touchable_floats(const struct batch *in) {
     return floats;
 }
 
-/* The last i in lo .. hi-1 whose number is at most `key`. Requires that number lo is at most `key`
- * and that the numbers ascend. They are `stride` bytes apart. */
+/* The last i in lo .. hi-1 whose number is at most `key`. The numbers ascend, lie `stride` bytes apart, and number lo
+ * is at most `key`. */
 HOST_DEVICE int64_t last_at_most(const int64_t *numbers, int64_t stride, int64_t lo, int64_t hi,
                                  int64_t key) {
     while (hi - lo > 1) {
@@ -70,8 +70,8 @@ static inline int32_t widest(const struct batch *in) {
     return dim;
 }
 
-/* For kernels that keep a row number and a position in 32 bits each. The slots of hash tables with
- * twice the lookups also fit in 32 bits. */
+/* Kernels accept by this if they keep a row number and a position in 32 bits each. The slots of hash tables with twice
+ * the lookups fit in 32 bits, too. */
 static inline const char *accepts_32bit_rows_and_positions(const struct batch *in) {
     if (in->lookups > INT32_MAX || in->num_features * in->bags > UINT32_MAX)
         return "more than 2^31 lookups or 2^32 bags";

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * What a step sees of a table's rows, for a monitor of training: how often a row is touched, when it was last
- * touched, and the norm of its summed gradient. A kernel sees each touched row once in a step, with its sum
- * in registers or L1, so this is the cheapest place to look.
+ * A row monitor records how often a row is touched, when it was last touched, and the norm of its summed gradient. A
+ * kernel sees each touched row once in a step, with the sum in registers or L1, so a step is the cheapest place to
+ * look.
  *
  * A record for every row would cost another cache line for each touched row. So the default watches one row in
  * 2^shift: rows with row % 2^shift == first. Shares of rows are then estimates.
@@ -15,19 +15,19 @@
 
 struct watched_row {
     uint32_t touches;   /* steps that touched it; stays at its largest value */
-    uint32_t last_step; /* the last of those, modulo 2^32 */
-    float last_norm;    /* L2 norm of its summed gradient in that step, as the rule got it */
-    float largest_norm; /* of all its steps */
+    uint32_t last_step; /* the last step that touched it, modulo 2^32 */
+    float last_norm;    /* L2 norm of the summed gradient in that step, as the rule got it */
+    float largest_norm; /* over all steps */
 };
 
-/* Bins of norms by the upper bits of an fp32: eight to each power of two. */
+/* Norms are counted in bins by the upper bits of an fp32: eight bins for each power of two. */
 enum { NORM_SHIFT = 20, NORM_BINS = 1 << (31 - NORM_SHIFT) };
 
 struct watch {
     int shift;
     int64_t first;
     struct watched_row *row; /* [row >> shift] */
-    uint64_t *norms;         /* [NORM_BINS] touches of watched rows, by norm */
+    uint64_t *norms;         /* [NORM_BINS] counts of touches of watched rows, by norm */
 };
 
 HOST_DEVICE bool watch_has(const struct watch *w, int64_t row) {
@@ -43,7 +43,7 @@ static inline float norm_of_bin(int bin) {
     return bits_float((uint32_t)bin << NORM_SHIFT);
 }
 
-/* A step has touched a watched row. Each row is one thread's in a step; the bins are shared. */
+/* Records that a step touches a watched row. One thread of a step has the row; all threads share the bins. */
 static inline void watch_touch(const struct watch *w, int64_t row, int64_t step, const float *grad,
                                int32_t dim) {
     struct watched_row *x = &w->row[row >> w->shift];

@@ -27,8 +27,8 @@ static inline bool rows_come_often(struct runs r) {
     return r.begin[r.count] >= 2 * r.count;
 }
 
-/* True if a hash table is faster than a sort for n entries whose rows differ in the lowest `bits` bits. A sort takes more
- * than two passes only where a small batch has few buckets in a large table. */
+/* True if a hash table is faster than a sort for n entries whose rows differ in the lowest `bits` bits. A sort takes
+ * more than two passes only where a small batch has few buckets in a large table. */
 static inline bool hash_is_faster(uint32_t n, int bits, bool previous_had_duplicates) {
     return previous_had_duplicates || (n > SMALL_SORT && bits > 2 * DIGIT_BITS);
 }
@@ -38,8 +38,7 @@ struct bucket_space {
     _Alignas(KERNEL_ALIGN) uint64_t entry[OWN_MOST];
     uint64_t other[OWN_MOST];
     uint32_t begin[OWN_MOST + 1];
-    uint32_t slot[2 * OWN_MOST],
-        row[OWN_MOST]; /* of struct numbers */
+    uint32_t slot[2 * OWN_MOST], row[OWN_MOST]; /* of struct numbers */
 };
 
 /* The part of each row that is prefetched while a bucket is grouped, since memory is idle then. */
@@ -69,8 +68,8 @@ static void insertion_sort(uint64_t *e, uint32_t n) {
     }
 }
 
-/* A stable sort from `from` into the two buffers in turns, least significant digit first. One read of the entries counts
- * the digits of all passes. The first pass prefetches. Returns the result. */
+/* A stable sort from `from` into the two buffers in turns, least significant digit first. One read of the entries
+ * counts the digits of all passes. The first pass prefetches. Returns the result. */
 ALWAYS_INLINE const uint64_t *radix_sort(struct row_prefetch next_rows, const uint64_t *from,
                                          uint64_t *const buffer[2], uint32_t n, int bits,
                                          const int passes) {
@@ -155,8 +154,8 @@ static struct runs hash_bucket(struct bucket_space *own, struct row_prefetch nex
     return (struct runs){own->entry, own->begin, x.rows};
 }
 
-/* Groups a bucket of n > 0 entries whose rows differ in the lowest `bits` bits: by a hash table if `hash` is set and the
- * thread's memory has room, otherwise by a sort. spare[n] belongs to the bucket. The runs of a bucket of more than
+/* Groups a bucket of n > 0 entries whose rows differ in the lowest `bits` bits: by a hash table if `hash` is set and
+ * the thread's memory has room, otherwise by a sort. spare[n] belongs to the bucket. The runs of a bucket of more than
  * OWN_MOST entries lie in e and spare, all others in e and the thread's memory. */
 static inline struct runs group_bucket(struct bucket_space *own, struct row_prefetch next_rows,
                                        uint64_t *e, uint64_t *spare, uint32_t n, int bits,

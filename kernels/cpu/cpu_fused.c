@@ -16,9 +16,9 @@
  * buckets and the rest.
  * Scratch and traffic: 16 bytes per lookup for entries, 256 KiB per thread for buckets, one partial
  * row per PIECE lookups of long runs, at most one accumulator per HOT_SLICE_OF lookups; for small
- * tables SMALL_BYTES per thread, or one accumulator per SMALL_FEW lookups; if a table may be numbered, 4.7 MiB per thread.
- * Each gradient row is read
- * once per lookup, mostly from a cache after the first; each touched row is read and written once.
+ * tables SMALL_BYTES per thread, or one accumulator per SMALL_FEW lookups; if a table may be numbered, 4.7 MiB per
+ * thread. Each gradient row is read once per lookup, mostly from a cache after the first; each touched row is read and
+ * written once.
  * Deterministic: the order of a row's sum depends only on the batch. The cost, compared to about as
  * many slices as threads, with two threads: up to 3 % with hot rows, 6 to 8 % on small tables,
  * otherwise nothing.

@@ -7,8 +7,8 @@
  * rows of its gradient in small chunks for the update.
  * Scratch and traffic: as cpu_merged, whose output is scratch here and is read once more.
  * Deterministic: a row is summed in the order of its lookups.
- * Wins over hashing on batches of 10^5 lookups or more, loses to it with several threads on smaller ones, where passes wait
- * for all threads. Loses to the fused kernel by the round trip of the gradient through memory.
+ * Wins over hashing on batches of 10^5 lookups or more, loses to it with several threads on smaller ones, where passes
+ * wait for all threads. Loses to the fused kernel by the round trip of the gradient through memory.
  * Source: coalesce() of a sparse tensor (PyTorch), SelectedRows with MergeAdd (Paddle).
  */
 #include "kernels/host/sorted.h"

@@ -43,11 +43,11 @@ struct fused {
     struct hot hot;
     struct small_tables small;
     struct numbered numbered;
-    uint64_t *spare;            /* [partitioned lookups] second buffer of large buckets */
-    struct bucket_space *own;   /* [threads] */
-    int32_t *order;             /* [buckets] roughly from large to small */
-    uint32_t *runs;             /* [buckets] runs of equal rows that a plan keeps: see keep_runs() */
-    struct long_run *long_run;  /* [most long runs] */
+    uint64_t *spare;           /* [partitioned lookups] second buffer of large buckets */
+    struct bucket_space *own;  /* [threads] */
+    int32_t *order;            /* [buckets] roughly from large to small */
+    uint32_t *runs;            /* [buckets] runs of equal rows that a plan keeps: see keep_runs() */
+    struct long_run *long_run; /* [most long runs] */
     int32_t *long_run_of_piece; /* [most pieces] */
     float *piece;               /* [most pieces][largest dim] */
     float *sum;                 /* [threads][largest dim] */
@@ -169,7 +169,8 @@ ALWAYS_INLINE void update_bucket(void *ctx, const int32_t given, const bool comm
                    grad_distance = (uint32_t)grads_ahead(from.type, dim);
     const enum prefetch_into rows_into = prefetch_choice.rows.into,
                              grads_into = prefetch_choice.grads.into;
-    const uint32_t rows_end = TECHNIQUES & ROW_PREFETCH ? runs : 0; /* run or entry from which on nothing is prefetched */
+    /* From these runs and entries on nothing is prefetched. */
+    const uint32_t rows_end = TECHNIQUES & ROW_PREFETCH ? runs : 0;
     const uint32_t grads_end = TECHNIQUES & GRAD_PREFETCH ? n : 0;
     for (uint32_t r = 0; r < rows_end && r < row_distance; r++)
         updater_prefetch(&u, entry_row(e[run[r]]), dim, rows_into);

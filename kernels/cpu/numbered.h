@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * Numbered tables: a batch often looks up few rows of a large table, each of them many times. Such a table needs no
- * index either. A walk over its lookups numbers the rows as they come, with a hash table in L2. It adds each gradient to
- * the accumulator of its row's number. Then the rows are sorted and updated in ascending order.
+ * index either. A walk over its lookups numbers the rows as they come, with a hash table in L2. It adds each gradient
+ * to the accumulator of its row's number. Then the rows are sorted and updated in ascending order.
  *
  * Which tables: a count of the distinct rows decides, of one row in NUMBERED_SAMPLED by a hash. It is unbiased, where a
  * sample of lookups is not, and it ends as soon as there are too many.
@@ -16,10 +16,10 @@
 #include "kernels/cpu/small.h"
 
 enum {
-    NUMBERED_LOOKUPS = 8192,  /* least lookups of a table */
-    NUMBERED_PARTS = 4,       /* a table has at most this part of the lookups: threads wait for it */
-    NUMBERED_DIM = 32,        /* least dim */
-    NUMBERED_OFTEN = 8,       /* least lookups of a distinct row: see kernels/cpu/tried.md */
+    NUMBERED_LOOKUPS = 8192, /* least lookups of a table */
+    NUMBERED_PARTS = 4,      /* a table has at most this part of the lookups: threads wait for it */
+    NUMBERED_DIM = 32,       /* least dim */
+    NUMBERED_OFTEN = 8,      /* least lookups of a distinct row: see kernels/cpu/tried.md */
     NUMBERED_BYTES = 4 << 20, /* of accumulators */
     NUMBERED_SLOTS_LOG2 = 15, /* of the hash table: 256 KiB */
     NUMBERED_ROWS = 1 << (NUMBERED_SLOTS_LOG2 - 1),
@@ -130,9 +130,9 @@ ALWAYS_INLINE void numbered_count_ids(struct numbered_count *c, const struct bat
     }
 }
 
-/* True if the batch has few distinct rows of table t. The counts after a quarter and after half of the lookups bound the
- * count after all: distinct rows grow as a power of the lookups, so each doubling multiplies them by at most the same
- * factor. */
+/* True if the batch has few distinct rows of table t. The counts after a quarter and after half of the lookups bound
+ * the count after all: distinct rows grow as a power of the lookups, so each doubling multiplies them by at most the
+ * same factor. */
 static inline bool numbered_is_faster(const struct batch *in, int32_t t) {
     struct numbered_count c = {.most = numbered_limit(in, t)};
     int64_t before = 0;

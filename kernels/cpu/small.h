@@ -29,7 +29,8 @@ enum {
      * batch, because other threads would wait for it. If that is not enough, the table is not small. Measured: at
      * 2 lookups per accumulator slices lose against grouping at dim 64. */
     SMALL_SLICES = 32,
-    SMALL_SLICE = 8192, /* least lookups of one of several slices; two such slices delay no thread */
+    SMALL_SLICE =
+        8192, /* least lookups of one of several slices; two such slices delay no thread */
     SMALL_MANY = 8,
     SMALL_FEW = 4,
     SMALL_PARTS = 3,
@@ -59,9 +60,9 @@ struct small_tables {
     int32_t units;
     struct small_unit *unit;  /* [units] */
     struct small_sums *table; /* [num_tables] */
-    int64_t floats, rows;     /* of the largest table with one slice, rounded up to whole cache lines */
-    float *own_sum;           /* [threads][floats] */
-    uint8_t *own_touched;     /* [threads][rows] */
+    int64_t floats, rows; /* of the largest table with one slice, rounded up to whole cache lines */
+    float *own_sum;       /* [threads][floats] */
+    uint8_t *own_touched; /* [threads][rows] */
 };
 
 /* Slices of each feature of table t. It is a power of two. */

@@ -8,8 +8,8 @@
 
 #include "kernels/device/row.cuh"
 
-/* Hides from nvcc what a pointer is made of. Then an offset from it by a number times 16 is one instruction; otherwise
- * nvcc adds the parts of the pointer again for each. */
+/* Hides from nvcc how a pointer was computed. Then an offset from it by a number times 16 is one instruction; otherwise
+ * nvcc computes the pointer again for each offset. */
 template <class T> static __device__ __forceinline__ void keep_sum(T **p) {
 #if defined(__CUDA_ARCH__)
     asm("" : "+l"(*p));
@@ -73,7 +73,7 @@ static __device__ __forceinline__ uint32_t shared_word(shared_address at) {
     return x;
 }
 
-/* Four words. token: changes where they may have changed, or where they should be loaded again and not be kept in
+/* Four words. Another token makes nvcc load them again: because they may have changed, or to keep them out of
  * registers. */
 static __device__ __forceinline__ uint4 shared_words(shared_address at, int token) {
     uint4 q;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Which entries a group of lanes sums: those of its chunk, less a run that the group before it finishes, and with one
- * that ends at most REACH entries behind the chunk (runs.cuh). All in 32 bits. And what general code adds for an entry.
+ * The chunk of a group of lanes: the entries that the group sums. A run that the group before it finishes is left out,
+ * and a run that ends at most REACH entries behind the chunk is finished here (runs.cuh). Also the summand of an entry
+ * for general code. Numbers of entries have 32 bits.
  */
 #pragma once
 
@@ -10,10 +11,11 @@
 
 struct chunk {
     uint32_t begin, end; /* entries; begin >= end: none */
-    bool open, goes_on; /* the first run began before, the last one ends behind: not within reach */
+    bool open,
+        goes_on; /* the first run began before the chunk; the last run ends beyond its reach */
 };
 
-/* The keys of entries: those of a run lie together, those of padding at the end. */
+/* The keys of sorted entries: equal keys are contiguous, and padding is at the end. */
 struct keys {
     const uint32_t *at;
     uint32_t count, padding;
@@ -43,8 +45,8 @@ static __device__ inline uint32_t end_of_run(const struct keys &k, uint32_t begi
     return first_that(k, begin, end, [=](uint32_t other) { return other != key; });
 }
 
-/* Whether a run goes on over the border of two chunks; and if so, whether it crosses it: it began before the chunk on
- * the left, or ends beyond the reach of its group. Padding is in no run. */
+/* goes_on: a run has entries on both sides of the border of two chunks. crosses: and it began before the chunk on the
+ * left, or ends beyond the reach of the left chunk's group. Padding is in no run. */
 struct border {
     bool goes_on, crosses;
 };

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * Tables of different kinds: lanes that cover a row of 256 columns leave a row of 16 four of 32, and a kernel that
- * updates rows has one rule. So the keys of tables that are alike lie together, and each such class has launches of its
- * own, for its part of the sorted entries. How many entries a class has is known on the host, since each class has a
- * key for padding.
+ * Tables of different kinds. Of 32 lanes that cover a row of 256 columns, a row of 16 columns would use four, and a
+ * kernel that updates rows has one rule. So the keys of tables of one kind are contiguous, and each such class has
+ * launches of its own, for its part of the sorted entries. The host knows how many entries a class has, since each
+ * class has a key for padding.
  */
 #pragma once
 
@@ -23,7 +23,7 @@ struct classes {
     } of[CLASSES_MOST];
 };
 
-/* Whose code updates the rows of a batch: struct kernel, variant. */
+/* Names the code that updates the rows of a batch, for the field `variant` of struct kernel. */
 static inline const char *rows_variant(const struct batch *in) {
     int32_t general = 0;
     for (int32_t t = 0; t < in->num_tables; t++)

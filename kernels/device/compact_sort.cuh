@@ -3,8 +3,8 @@
  * The compact gradient by a sort: entries are sorted by row (sorted.cuh), CUB encodes runs and scans their
  * lengths; then the kernel of cuda_fused (runs.cuh) sums runs into a [touched][stride] gradient, padding included.
  *
- * Scratch and traffic per lookup: as in cuda_fused, plus 12 bytes for the runs (their lengths are
- * zeroed first, because only the device knows the number of runs), plus [touchable][stride] floats.
+ * Scratch and traffic per lookup: the bytes of cuda_fused, 12 bytes for the runs (their lengths are zeroed first,
+ * because only the device knows the number of runs), and [touchable][stride] floats.
  */
 #pragma once
 

@@ -4,7 +4,8 @@
  * value, which gives the gradient row and its coefficient.
  *
  *   key    the table's first + id, so keys are unique over all tables; padding gets the key after the
- *          last row (or one after each class of tables: order_tables()). 32 bits: no device holds 2^32 rows of useful width.
+ *          last row (or one after each class of tables: order_tables()). 32 bits: no device holds 2^32 rows of useful
+ * width.
  *   value  the offset of the gradient row, in units that divide the offsets of all gradient rows:
  *          32 bits reach far beyond the memory of a device. With per-sample weights, means or a max
  *          the value has 64 bits and includes the coefficient, or its mask

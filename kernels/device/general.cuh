@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * Sums and updates for any kind of tables: rows of any dim, of any type, at any address, with shared hyper-parameters,
- * and maxima. A warp works on a row tile by tile: 128 columns, four of each lane. What is between two passes over a row
- * is in memory, so no row is too wide.
+ * and maxima. A warp works on a row tile by tile: 128 columns, four of each lane. Between two passes
+ * over a row all values are in memory, so no row is too wide.
  */
 #pragma once
 
@@ -15,7 +15,7 @@ static_assert((int)ROW_LANES == (int)TILE_COLUMNS, "a warp has all lanes of a ro
 
 /* A row of a list (runs.cuh). */
 struct listed_row {
-    bool there; /* otherwise nothing else counts */
+    bool there; /* false: there is no such row, and the other fields are not set */
     uint32_t row;
     int32_t table;
     const float *sum;
@@ -91,8 +91,8 @@ static __device__ inline struct element tile_element(const struct row_in_memory 
     return rule_element(x.step, rate, t.w.x[c], s, t.g.x[c]);
 }
 
-/* Sums over the row, in the order of kernels/rules.h. terms(column, both): what this lane's columns add. Every lane gets
- * the sums. */
+/* Sums over the row, in the order of kernels/rules.h. terms(column, both): what this lane's columns add. Every lane
+ * gets the sums. */
 template <int SUMS, class Terms>
 static __device__ inline struct pair sums_of_row(int32_t dim, unsigned me, const Terms &terms) {
     struct quad all[2] = {};
@@ -173,8 +173,8 @@ update_in_memory(const struct target &to, int32_t table, int64_t row, const floa
     }
 }
 
-/* A warp takes a chunk, and its runs one after another. The sum of a run is in the chunk's tail, which is free until the
- * last run. */
+/* A warp takes a chunk, and its runs one after another. The sum of a run is in the chunk's tail, which is free until
+ * the last run. */
 template <enum rule_kind RULE>
 static __device__ __forceinline__ void sum_chunk_in_memory(const struct runs &r) {
     const unsigned me = threadIdx.x % WARP;

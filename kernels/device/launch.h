@@ -28,7 +28,7 @@ __host__ __device__ inline site here() {
     return {};
 }
 
-/* CUDA's collectives, with the site that the emulation's have. */
+/* CUDA's collectives with a site, as the emulation has them. */
 __device__ inline void __syncwarp(unsigned mask, site) {
     __syncwarp(mask);
 }

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * Which kernels a launch takes: those of the rule, and for that kind of tables. */
+ * Launches the kernels of a rule for a kind of tables.
+ */
 #include "kernels/device/classes.cuh"
 #include "kernels/device/lean.h"
 
-/* A program may be linked without those of a rule: then its tables are an error. */
+/* A program may be linked without the kernels of a rule: then tables with that rule are an error. */
 #define X(rule, ...) extern const struct rule_kernels rule_kernels_##rule __attribute__((weak));
 RULES(X)
 #undef X

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The lean kernels of one rule, LEAN_RULE: sums of runs that update their rows at once, and updates of rows from a list.
- * And the rule's general kernels.
+ * The lean kernels of one rule, LEAN_RULE: sums of runs that update their rows at once, and updates of rows from a
+ * list. And the rule's general kernels.
  */
 #include "kernels/device/general.cuh"
 #include "kernels/device/lean_sum.cuh"

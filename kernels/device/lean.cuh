@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What the lean kernels make of a warp: GROUPS groups of LANES lanes, and in shared memory a stack of summed gradients
- * with the numbers of their rows, and the table that they are of. Columns behind a row's dim are 0 in the stack.
+ * A warp of a lean kernel: GROUPS groups of LANES lanes, and in shared memory a stack of summed gradients with the
+ * numbers of their rows, and the table of these rows. Columns behind a row's dim are 0 in the stack.
  */
 #pragma once
 
@@ -30,7 +30,7 @@ enum {
     TABLE_QUADS
 };
 
-/* What a kind of tables makes of a warp. */
+/* How a warp is organized for a kind of tables. */
 template <enum rule_kind RULE, int LANES_, int QUADS_, bool PLAIN_> struct lean {
     using rule = rule_constants<RULE>;
     static constexpr bool PLAIN = PLAIN_;
@@ -50,9 +50,9 @@ template <enum rule_kind RULE, int LANES_, int QUADS_, bool PLAIN_> struct lean 
                          MEMORY = TILE_AT + 3 * WARP * 4;
 };
 
-/* Where a lane works. */
+/* The part of a lane in its warp. */
 struct place_of_lane {
-    unsigned lane, group; /* of the row; of the warp */
+    unsigned lane, group; /* number of the lane in its group, and of the group in the warp */
 };
 
 /* The place of a lane of the warp. With `again` nvcc computes what depends on it anew, and keeps nothing of it in
@@ -86,7 +86,7 @@ struct lean_array {
         also; /* bytes, or quads of a plain array; of the weights the row's dim, of the row's states the table */
 };
 
-/* A table for an update: what it does not use costs nothing. */
+/* A table for an update. Fields that a rule does not use cost nothing. */
 template <int STATES> struct lean_table {
     struct lean_array weight, row, elem[STATES ? STATES : 1];
     int32_t dim;
@@ -185,4 +185,30 @@ static __device__ __forceinline__ void clear_idle_columns(shared_address sums, i
     for (int k = (int)threadIdx.x % WARP; k < L::ROWS_AT / 16; k += WARP)
         shared_put(sums + k * 16, quad{});
     __syncwarp(ALL_LANES);
+}
+
+/* Asks for the lines of a row of the table and of its states. */
+template <class L>
+static __device__ __forceinline__ void prefetch_row(const struct target &to, const struct stack &s,
+                                                    uint32_t row) {
+    enum { LINE = 128 };
+    const struct lean_array w = shared_array_at(s.at + L::TABLE_AT, TABLE_WEIGHT_QUAD, (int)row),
+                            r = shared_array_at(s.at + L::TABLE_AT, TABLE_ROW_QUAD, (int)row);
+    const int dim = (int)w.also,
+              bytes = dim * (L::PLAIN ? 4 : (int)dtype_bytes(to.tables[r.also].weight_type));
+    const uint64_t on = (uint64_t)row * w.stride * (L::PLAIN ? 16 : 1);
+    const char *at = in_global(w.data + on);
+#pragma unroll
+    for (int k = 0; k < L::BYTES; k += LINE)
+        if (k < bytes) prefetch_line(at + k);
+    for (int n = 0; n < L::rule::states; n++) {
+        const struct lean_array e =
+            shared_array_at(s.at + L::TABLE_AT, TABLE_ELEM_QUAD + n, (int)row);
+        const char *state = in_global(e.data + (L::PLAIN ? on : (uint64_t)row * e.stride));
+#pragma unroll
+        for (int k = 0; k < L::BYTES; k += LINE)
+            if (k < dim * 4) prefetch_line(state + k);
+    }
+    if constexpr (L::rule::row_states > 0)
+        prefetch_line(in_global((float *)r.data + (uint64_t)row * L::rule::row_states));
 }

@@ -3,9 +3,9 @@
  * What the kernels of one rule are: kernels/device/lean.cu is compiled once for each file of rules/, so a new rule gets
  * the same kernels, and no kernel knows two rules.
  *
- * Lean kernels know before the launch, as constants of the code: the rule, the lanes of a row, and whether all arrays are
- * plain. They take tables of one kind (target.cuh), and gradient rows that are whole. The rule's general kernels take
- * the others: a warp works on a row tile by tile, in memory (general.cuh).
+ * Lean kernels know before the launch, as constants of the code: the rule, the lanes of a row, and whether all arrays
+ * are plain. They take tables of one kind (target.cuh), and gradient rows that are whole. The rule's general kernels
+ * take the others: a warp works on a row tile by tile, in memory (general.cuh).
  */
 #pragma once
 

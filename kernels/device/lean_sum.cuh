@@ -3,8 +3,8 @@
  * Sums of runs in lean kernels. A group of lanes takes a chunk of sorted entries. A lane knows an entry of the group's
  * next LANES, and asks for the lines of its row if a run ends there. Then gradient rows come in windows; all loads of a
  * window are in flight at once. The sum of a run that ends goes to the warp's stack. When a batch of rows waits there,
- * the rule updates them (update.cuh). Parts of runs that cross a border of chunks go to memory: tree.cu adds them up and
- * makes a list of their rows.
+ * the rule updates them (update.cuh). Parts of runs that cross a border of chunks go to memory: tree.cu adds them up
+ * and makes a list of their rows.
  *
  * The warp takes the entries of one table after another; nearly every warp has entries of one table alone.
  */
@@ -119,30 +119,46 @@ static __device__ __forceinline__ void take_heads(const struct runs &r, struct s
     }
 }
 
-/* Asks for the lines of a row of the table and of its states. */
-template <class L>
-static __device__ __forceinline__ void prefetch_row(const struct target &to, const struct stack &s,
-                                                    uint32_t row) {
-    enum { LINE = 128 };
-    const struct lean_array w = shared_array_at(s.at + L::TABLE_AT, TABLE_WEIGHT_QUAD, (int)row),
-                            r = shared_array_at(s.at + L::TABLE_AT, TABLE_ROW_QUAD, (int)row);
-    const int dim = (int)w.also,
-              bytes = dim * (L::PLAIN ? 4 : (int)dtype_bytes(to.tables[r.also].weight_type));
-    const uint64_t on = (uint64_t)row * w.stride * (L::PLAIN ? 16 : 1);
-    const char *at = in_global(w.data + on);
-#pragma unroll
-    for (int k = 0; k < L::BYTES; k += LINE)
-        if (k < bytes) prefetch_line(at + k);
-    for (int n = 0; n < L::rule::states; n++) {
-        const struct lean_array e =
-            shared_array_at(s.at + L::TABLE_AT, TABLE_ELEM_QUAD + n, (int)row);
-        const char *state = in_global(e.data + (L::PLAIN ? on : (uint64_t)row * e.stride));
-#pragma unroll
-        for (int k = 0; k < L::BYTES; k += LINE)
-            if (k < dim * 4) prefetch_line(state + k);
+/* Puts what other lanes need of this lane's entry i into the tile: value, coefficient and row. */
+static __device__ __forceinline__ void tile_put(const struct runs &r, shared_address my_tile,
+                                                uint32_t i, uint32_t unit, uint32_t row) {
+    if (r.entries.wide_values) {
+        const uint2 both = ((const uint2 *)r.entries.value)[i];
+        shared_put(my_tile, both.x * unit);
+        shared_put(my_tile + WARP * 4, both.y);
+    } else {
+        shared_put(my_tile, ((const uint32_t *)r.entries.value)[i] * unit);
     }
-    if constexpr (L::rule::row_states > 0)
-        prefetch_line(in_global((float *)r.data + (uint64_t)row * L::rule::row_states));
+    shared_put(my_tile + 2 * WARP * 4, row);
+}
+
+/* The lanes of the first window of each group. */
+template <class L> static __device__ __forceinline__ unsigned first_windows() {
+    unsigned lanes = 0;
+#pragma unroll
+    for (int j = 0; j < L::GROUPS; j++) lanes |= ((1u << L::WINDOW) - 1u) << j * L::LANES;
+    return lanes;
+}
+
+/* Adds a window to the sum of the group's run. `ends` has the entries where a run ends: their sums go to `to`, one
+ * behind another, and the next run begins at 0. */
+template <class L>
+static __device__ __forceinline__ void
+add_window(struct quad (&sum)[L::QUADS], const struct quad (&q)[L::WINDOW][L::QUADS], unsigned ends,
+           shared_address to, unsigned lane, int32_t dim) {
+#pragma unroll
+    for (int u = 0; u < L::WINDOW; u++) {
+        add<L>(sum, q[u]);
+        if (ends >> u & 1) {
+#pragma unroll
+            for (int j = 0; j < L::QUADS; j++) {
+                if (j == 0 || quad_column<L>(lane, j) < dim)
+                    shared_put(to + j * L::LANES * 16, sum[j]);
+                sum[j] = {};
+            }
+            to += L::BYTES;
+        }
+    }
 }
 
 /* Sums the entries begin .. end - 1 of each group, all of one table, whose first row has key `first`. */
@@ -174,14 +190,7 @@ static __device__ __forceinline__ void sum_table(const struct runs &r, const str
         const shared_address tile = s->at + L::TILE_AT, my_tile = tile + me * 4;
         const uint32_t row = key - first_here(table, (int)at);
         __syncwarp(ALL_LANES); /* all have read the last tile */
-        if (r.entries.wide_values) {
-            const uint2 both = ((const uint2 *)r.entries.value)[i];
-            shared_put(my_tile, both.x * unit);
-            shared_put(my_tile + WARP * 4, both.y);
-        } else {
-            shared_put(my_tile, ((const uint32_t *)r.entries.value)[i] * unit);
-        }
-        shared_put(my_tile + 2 * WARP * 4, row);
+        tile_put(r, my_tile, i, unit, row);
         const bool ends = mine < end && (key != next || i == keys.count - 1);
         const unsigned all = __ballot_sync(ALL_LANES, ends);
         const bool whole = __all_sync(ALL_LANES, at + L::LANES <= end);
@@ -196,10 +205,7 @@ static __device__ __forceinline__ void sum_table(const struct runs &r, const str
                 for (int u = 0; u < L::WINDOW; u++)
                     if (at + k + u >= end)
                         for (int j = 0; j < L::QUADS; j++) q[u][j] = {};
-            unsigned window = 0;
-#pragma unroll
-            for (int j = 0; j < L::GROUPS; j++) window |= OF_WINDOW << j * L::LANES;
-            const unsigned here = all & window << k;
+            const unsigned here = all & first_windows<L>() << k;
             if (!here) { /* within long runs */
 #pragma unroll
                 for (int u = 0; u < L::WINDOW; u++) add<L>(x->sum, q[u]);
@@ -210,20 +216,9 @@ static __device__ __forceinline__ void sum_table(const struct runs &r, const str
                            shared_word(my_tile + 2 * WARP * 4));
             const unsigned of_group = all >> (p.group * L::LANES + k) & OF_WINDOW,
                            group_ends = has_columns ? of_group : 0; /* other lanes put nothing */
-            shared_address to = s->at + p.lane * 16 + (s->top + __popc(here & earlier)) * L::BYTES;
-#pragma unroll
-            for (int u = 0; u < L::WINDOW; u++) {
-                add<L>(x->sum, q[u]);
-                if (group_ends >> u & 1) {
-#pragma unroll
-                    for (int j = 0; j < L::QUADS; j++) {
-                        if (j == 0 || quad_column<L>(p.lane, j) < dim)
-                            shared_put(to + j * L::LANES * 16, x->sum[j]);
-                        x->sum[j] = {};
-                    }
-                    to += L::BYTES;
-                }
-            }
+            add_window<L>(x->sum, q, group_ends,
+                          s->at + p.lane * 16 + (s->top + __popc(here & earlier)) * L::BYTES,
+                          p.lane, dim);
             const bool head = x->open && of_group;
             const int bottom = s->top;
             s->top += __popc(here);

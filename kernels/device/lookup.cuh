@@ -21,11 +21,11 @@ static inline unsigned blocks_for(int64_t count, int64_t per_block) {
     return count > 0 ? (unsigned)((count + per_block - 1) / per_block) : 1;
 }
 
-/* What a warp knows of the lookups that it takes next, in ascending order; the same in all lanes. */
+/* All lanes of a warp know this of the ascending lookups that the warp takes next. */
 struct nearby {
-    int32_t feature; /* of all of them; -1: they have several */
-    bool close;      /* `bag` is that of an earlier lookup: the search begins there */
-    int64_t bag;     /* flat, not after the first one's */
+    int32_t feature; /* the feature of all these lookups, or -1 if they have several */
+    bool close;      /* `bag` is the bag of an earlier lookup: the search begins there */
+    int64_t bag;     /* flat bag, not after the bag of the first lookup */
 };
 
 static __device__ inline int32_t feature_of(const struct batch &in, int64_t i) {
@@ -33,7 +33,7 @@ static __device__ inline int32_t feature_of(const struct batch &in, int64_t i) {
                                  in.num_features, i);
 }
 
-/* Of lookups first .. last. */
+/* For lookups first .. last. */
 static __device__ inline struct nearby nearby_of(const struct batch &in, int64_t first,
                                                  int64_t last) {
     const int32_t f = feature_of(in, first);
@@ -73,7 +73,8 @@ struct lookup {
 };
 
 /* Lookup i, whose id is id(). scale: from mean_scales(), or NULL without means. A whole warp calls this, with
- * consecutive lookups; the last one may be there several times. Gradient rows of a sequence are found without the bag. */
+ * consecutive lookups; the last one may be there several times. Gradient rows of a sequence are found without the bag.
+ * */
 template <class Id>
 static __device__ inline struct lookup lookup_of(const struct batch &in, const float *scale,
                                                  int64_t i, struct nearby *near, const Id &id) {

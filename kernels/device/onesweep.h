@@ -67,7 +67,7 @@ struct onesweep {
     int64_t count;  /* entries, up to ONESWEEP_MOST */
     int passes;     /* 0: there is nothing to sort */
     int items;      /* of a thread: 4, 8 or, with 32-bit values, 16 */
-    uint32_t *zero; /* what has to be 0 before the digits are counted */
+    uint32_t *zero; /* words that onesweep_clear() sets to 0 */
 };
 
 HOST_DEVICE int64_t onesweep_tiles(const struct onesweep *x) {
@@ -100,8 +100,9 @@ static inline void onesweep_lay_out(struct onesweep *x, struct scratch *s) {
     x->zero = (uint32_t *)scratch_take(s, onesweep_words(x), sizeof *x->zero);
 }
 
-/* Both enqueue on a stream and return a cudaError_t. The first comes before the digits are counted. The second sorts
- * the current buffers; after an odd number of passes the result is in the others, and now says so. */
+/* Both enqueue on a stream and return a cudaError_t. Call onesweep_clear() before the digits are counted.
+ * onesweep_sort() sorts the current buffers; after an odd number of passes the result is in the other buffers, and it
+ * flips b->now. */
 int onesweep_clear(const struct onesweep *x, void *stream);
 int onesweep_sort(const struct onesweep *x, struct sort_buffers *b, void *stream);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The sums of runs.cuh into a compact gradient: no rule. A group of lanes takes a chunk, and walks it once for each tile
- * of columns, with several gradient rows in flight.
+ * The sums of runs.cuh into a compact gradient: no rule. A group of lanes takes a chunk, and walks it once for each
+ * tile of columns, with several gradient rows in flight.
  */
 #include "kernels/device/chunk.cuh"
 #include "kernels/device/lean.h"
@@ -27,8 +27,8 @@ static __device__ inline struct known_entry entry_at(const struct runs &r, const
             i + 1 >= keys.count || keys.at[i + 1] != key};
 }
 
-/* What a group knows of a window of entries, in shared memory: from there it comes in few loads, and no wait for it is a
- * wait for gradients. */
+/* What a group knows of a window of entries, in shared memory: from there it comes in few loads, and no wait for it is
+ * a wait for gradients. */
 template <int WINDOW> struct known_window {
     uint32_t place[WINDOW], factor[WINDOW], dim[WINDOW];
 

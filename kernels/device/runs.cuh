@@ -3,14 +3,14 @@
  * Sums of the gradients of every run of equal keys, and what becomes of them: an update of the run's row, or a row of a
  * compact gradient.
  *
- * Entries are cut into chunks, regardless of runs; a group of lanes takes a chunk (lean_sum.cuh, general.cuh, reduce.cu). The
- * group that has the first entry of a run finishes it, if it ends at most REACH entries after the chunk. A longer run
- * *crosses* the chunk's border. Its sum in the chunk where it comes from is that chunk's *tail*, and the one where it
- * goes on is the *head* there: partial rows in scratch. Chunks are the leaves of a tree with FAN children per node
- * (tree.cu). A chunk or node that no run crosses into or out of has nothing for its parent. Of the others an integer
- * counter per node shows which child arrives last; the warp of that child goes on with the node. So a row with 10^8
- * lookups costs a few levels, and no warp waits for another. No float add is atomic: the shape of every sum depends only
- * on the positions of the entries.
+ * Entries are cut into chunks, regardless of runs; a group of lanes takes a chunk (lean_sum.cuh, general.cuh,
+ * reduce.cu). The group that has the first entry of a run finishes it, if it ends at most REACH entries after the
+ * chunk. A longer run *crosses* the chunk's border. Its sum in the chunk where it comes from is that chunk's *tail*,
+ * and the one where it goes on is the *head* there: partial rows in scratch. Chunks are the leaves of a tree with FAN
+ * children per node (tree.cu). A chunk or node that no run crosses into or out of has nothing for its parent. Of the
+ * others an integer counter per node shows which child arrives last; the warp of that child goes on with the node. So a
+ * row with 10^8 lookups costs a few levels, and no warp waits for another. No float add is atomic: the shape of every
+ * sum depends only on the positions of the entries.
  *
  * Source: merge-based CSR SpMV splits by entries, not by runs (Merrill and Garland 2016); in the
  * threadFenceReduction sample of the CUDA toolkit the last block finishes the sum.
@@ -38,7 +38,8 @@ struct tree {
     int64_t count[MOST_LEVELS], first[MOST_LEVELS];
 };
 
-/* Few entries make short chunks, so that there are enough warps; so do narrow rows, of which a warp has several groups. */
+/* Few entries make short chunks, so that there are enough warps; so do narrow rows, of which a warp has several groups.
+ * */
 static inline struct tree tree_of(int64_t entries, int32_t dim) {
     struct tree t = {CHUNK_MOST};
     const int lanes = lanes_of_cover(cover_of(dim));

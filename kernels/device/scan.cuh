@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Sums over what comes before, in one block. T: a type that + adds and {} clears.
+ * Prefix sums in one block, over items of a type T that + adds and {} clears.
  */
 #pragma once
 
@@ -8,7 +8,8 @@
 
 enum { SCAN_BLOCK = 256 };
 
-/* The sum of x over the threads before this one. All SCAN_BLOCK threads call this. total: over all threads. */
+/* The sum of x over the threads before this one. *total becomes the sum over all threads. All SCAN_BLOCK threads call
+ * this. */
 template <class T> static __device__ inline T block_before(T x, T *total) {
     SHARED(T, sums, SCAN_BLOCK);
     const int t = (int)threadIdx.x;

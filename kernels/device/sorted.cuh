@@ -26,7 +26,7 @@ static inline int turns_of(int64_t lookups) {
     return (int)min64(max64((lookups + full - 1) / full, 1), TURNS_MOST);
 }
 
-/* An id that is on its way: its words, with which nothing is done yet, since that would wait for them. */
+/* The words of an id whose load is in flight: the first use waits for it. */
 struct loaded_id {
     uint32_t low, high;
 };

@@ -61,13 +61,13 @@ static inline int64_t row_stride(const struct batch *in) {
     return stride_of(widest(in));
 }
 
-/* A table, and the key of its first row. */
+/* A table with the key of its first row. */
 struct placed_table {
     int64_t first;
     int32_t table;
 };
 
-/* What an update needs, in device memory. */
+/* The tables that an update writes. All pointers are device memory. */
 struct target {
     const struct table_shape *tables;
     int32_t num_tables;

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * The tree of runs.cuh behind the sums of chunks: a launch of its own, so that its registers are not theirs, and one for
- * all rules. A warp takes a node. It adds the heads and tails of the node's children in their order. A run that ends in
- * the node is finished: its sum goes to the compact gradient, or takes the place of its last summand, and its row goes to
- * a list, for an update of rows. What goes on into or out of the node becomes the node's own head and tail. The last warp that arrives at the
- * node's parent goes on there. The order of the list is that of arrival; no sum depends on it.
+ * The tree of runs.cuh behind the sums of chunks: a launch of its own, so that its registers are not theirs, and one
+ * for all rules. A warp takes a node. It adds the heads and tails of the node's children in their order. A run that
+ * ends in the node is finished: its sum goes to the compact gradient, or takes the place of its last summand, and its
+ * row goes to a list, for an update of rows. What goes on into or out of the node becomes the node's own head and tail.
+ * The last warp that arrives at the node's parent goes on there. The order of the list is that of arrival; no sum
+ * depends on it.
  */
 #include "kernels/device/chunk.cuh"
 #include "kernels/device/lean.h"
@@ -82,7 +83,7 @@ static __device__ __forceinline__ void sum_children(const struct runs &r, const 
     }
 }
 
-/* Whether this warp is the last of those that arrive. If so, it sees all writes of the others. */
+/* True in the last of the warps that arrive. That warp sees all writes of the others. */
 static __device__ __forceinline__ bool last_of(uint32_t *arrived, int expected, unsigned me) {
     bool last = false;
     __syncwarp(ALL_LANES);

@@ -2,8 +2,8 @@
  *
  * The update of a batch of rows by a rule: the last BATCH rows of a warp's stack (lean.cuh). Each group takes ROWS of
  * them. All loads of a batch are in flight at once. The lanes of a group fold the sums over ROWS rows together, so that
- * each lane ends with those of one row, and one root and one division serve all rows of the warp. Columns behind a row's
- * dim are never stored.
+ * each lane ends with those of one row, and one root and one division serve all rows of the warp. Columns behind a
+ * row's dim are never stored.
  */
 #pragma once
 

@@ -4,8 +4,8 @@
  * registers and updates its rows in batches, by the code of the rule alone. The only gradients in memory are partial
  * sums of runs that are longer than the reach of a chunk.
  *
- * Who owns what: runs.cuh, lean_sum.cuh; a group of lanes takes a chunk of 32 to 128 sorted entries, a lane 4 columns. Rows
- * that lean code does not take: general.cuh. Tables of different kinds: classes.cuh.
+ * Who owns what: runs.cuh, lean_sum.cuh; a group of lanes takes a chunk of 32 to 128 sorted entries, a lane 4 columns.
+ * Rows that lean code does not take: general.cuh. Tables of different kinds: classes.cuh.
  * Scratch and traffic per lookup: 16 bytes of entries (24 with weights or means), 8*dim/chunk bytes
  * of partial rows, and 1.6 for the words of the sort (no further copy of the entries). The
  * index moves about 69 bytes in a memset and 4 kernels (sorted.cuh). Gradient rows are read once per

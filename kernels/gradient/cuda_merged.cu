@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The merged gradient on a device: sort entries by row, sum the gradients of every run, and deal the
- * sums out to the tables.
+ * The merged gradient on a device: sort entries by row, sum the gradients of every run, and distribute the
+ * sums to the tables.
  *
  * Who owns what: the sort and the sums are those of cuda_sort (kernels/device/compact_sort.cuh). A
  * thread per table finds its first run; then a group of lanes copies the sum of a run.
@@ -72,7 +72,8 @@ static __global__ void __launch_bounds__(TABLES_BLOCK)
 }
 
 /* A group of lanes per run. */
-static __global__ void __launch_bounds__(LANES_BLOCK) deal_out(const struct product p, int count) {
+static __global__ void __launch_bounds__(LANES_BLOCK)
+    distribute(const struct product p, int count) {
     struct lanes g = lanes_here(count);
     int64_t run = group_number(g);
     if (run >= *p.from.runs) return;
@@ -101,7 +102,7 @@ static cudaError_t write_product(const struct plan *p, const struct batch *in, v
     LAUNCH(find_tables, blocks_for(in->num_tables, TABLES_BLOCK), TABLES_BLOCK, 0, stream, product,
            in->lookups > 0);
     if (in->lookups > 0)
-        LAUNCH(deal_out, blocks_for(touchable_rows(in), LANES_BLOCK / count), LANES_BLOCK, 0,
+        LAUNCH(distribute, blocks_for(touchable_rows(in), LANES_BLOCK / count), LANES_BLOCK, 0,
                stream, product, count);
     return cudaGetLastError();
 }

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Adds gradients of one table to accumulators, one per row for a few rows, in the order of the
+ * Adds gradients of one table to accumulators, one for each of a few rows, in the order of the
  * lookups. The additions wait in a queue while the CPU fetches their cache lines. A number and a
- * position make 8 bytes: with pointers, as in scatter.h, cpu_fused took 1.03 to 1.27 times as long
- * on small tables and hot rows.
+ * position take 8 bytes; with pointers, as in scatter.h, the queue is slower (kernels/cpu/tried.md).
  */
 #pragma once
 
@@ -12,18 +11,19 @@
 #include "kernels/host/update.h"
 
 enum {
-    ADDENDS = 256, /* that are found before they are added: two short loops, no branch */
-    ADDENDS_AHEAD = ROWS_AHEAD_MOST, /* whose gradients are prefetched, at most */
+    ADDENDS =
+        256, /* room of the queue. One loop fills it, another adds, and neither has a branch */
+    ADDENDS_AHEAD = ROWS_AHEAD_MOST, /* largest distance of a prefetch */
 };
 
-/* The distance of prefetches, for rows of so many floats. It is twice that of sums in registers. kernels/cpu/tried.md has
- * what that gave. */
+/* How many rows of `dim` floats ahead the prefetch is: twice as many as for sums in registers (kernels/cpu/tried.md).
+ * */
 ALWAYS_INLINE int32_t addends_ahead(int32_t dim) {
     const struct prefetch_ahead twice = {INTO_L1, 2 * prefetch_choice.grads.bytes};
     return (int32_t)rows_ahead(twice, dim * (int64_t)sizeof(float));
 }
 
-/* A lookup and the number of its accumulator: an entry, see entry_pack(), with the number as its row. */
+/* A lookup and the number of its accumulator. It is an entry, see entry_pack(), with the number as its row. */
 struct addend {
     uint32_t position, number;
 } __attribute__((may_alias));
@@ -33,9 +33,9 @@ struct accumulate {
     const struct gather_table *from;
     float *sum; /* [numbers][stride] */
     int64_t stride;
-    bool far;                    /* sums do not fit in L2, and are prefetched too */
-    int32_t dim, waiting, first; /* the first of those that wait are added now */
-    struct addend *wait;         /* [ADDENDS], or all of them from the start */
+    bool far;                    /* sums do not fit in L2, so they are prefetched, too */
+    int32_t dim, waiting, first; /* the first `first` of the waiting addends are added now */
+    struct addend *wait;         /* [ADDENDS], or all addends from the start */
 };
 
 ALWAYS_INLINE void accumulate_from(const struct accumulate *a, const struct gather_table *from,

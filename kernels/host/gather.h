@@ -41,10 +41,10 @@ struct gather {
     struct gather_feature *feature; /* [num_features] */
     struct gather_table *table;     /* [num_tables] */
     float *scale;                   /* [flat bags] 1/length of mean features; NULL: no mean */
-    uint32_t *bag_of;               /* [lookups] flat bag; NULL: not needed */
+    uint32_t *bag_of;               /* [lookups] flat bag; NULL: no position needs it */
 };
 
-/* by_position: the kernel calls gather_row, not only gather_at. */
+/* by_position is set by kernels that call gather_row(), not only gather_at(). */
 static inline void gather_lay_out(struct gather *g, struct scratch *s, const struct batch *in,
                                   bool by_position) {
     bool mean = false, bag_of = false;
@@ -124,7 +124,7 @@ ALWAYS_INLINE uint32_t gather_position(bool per_lookup, struct lookup l) {
     return (uint32_t)(per_lookup ? l.i : l.q);
 }
 
-/* The flat bag of a position of table t, or 0 if nothing asks for it; and the feature. */
+/* The flat bag of a position of table t, or 0 if the summand does not depend on it. */
 ALWAYS_INLINE int64_t gather_bag(const struct gather *g, const struct gather_table *t,
                                  uint32_t position) {
     return !t->per_lookup ? position : g->bag_of ? g->bag_of[position] : 0;

@@ -24,7 +24,7 @@ enum { LANES = 4, REGISTERS = 8 };
 typedef float lanes __attribute__((vector_size(LANES * sizeof(float))));
 typedef lanes lanes_at __attribute__((aligned(sizeof(float)), may_alias));
 
-/* LANES integers; and 0 or -1, or winners, for each of LANES columns. */
+/* LANES integers. lane_ints also has 0 or -1, or a winner, for each of LANES columns. */
 typedef uint32_t lane_words __attribute__((vector_size(LANES * sizeof(uint32_t))));
 typedef int32_t lane_ints __attribute__((vector_size(LANES * sizeof(int32_t))));
 typedef lane_ints lane_ints_at __attribute__((aligned(sizeof(int32_t)), may_alias));
@@ -94,7 +94,7 @@ ALWAYS_INLINE lanes fp8_lanes(const uint8_t *from) {
     return (lanes)(choose_lanes(code == 0x7f, none + 0x7fc00000, finite) | (x & 0x80) << 24);
 }
 
-/* LANES elements of fp16, with the bits of dtype_widen() but for the payload of a NaN. */
+/* LANES elements of fp16, with the bits of dtype_widen() except for the payload of a NaN. */
 ALWAYS_INLINE lanes fp16_lanes(const uint16_t *from) {
 #if defined(__AVX512F__)
     return (lanes)_mm512_cvtph_ps(_mm256_loadu_si256((const __m256i_u *)from));
@@ -115,7 +115,8 @@ ALWAYS_INLINE lanes row_lanes(const enum dtype type, const void *row, int32_t co
     return fp8_lanes((const uint8_t *)row + column);
 }
 
-/* The next three round to the nearest value, with the bits of dtype_narrow(), but for the payload of a NaN of fp16. */
+/* The next three functions round to the nearest value, with the bits of dtype_narrow() except for the payload of a NaN
+ * of fp16. */
 ALWAYS_INLINE void bf16_put_lanes(uint16_t *to, lanes from) {
     const lane_words bits = (lane_words)from, nan = (lane_words)(from != from);
     const lane_words below = 0x7fff + (bits >> 16 & 1);

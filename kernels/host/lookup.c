@@ -4,8 +4,8 @@
  */
 #include "kernels/host/lookup.h"
 
-/* --- the max of a bag's rows: a maximum and its winner for each column, in registers over the whole bag. No branch asks
- * which row is greater, so that hard-to-predict ids cost no more than others. */
+/* --- the max of a bag's rows: a maximum and its winner for each column, in registers over the whole bag. No branch
+ * asks which row is greater, so that hard-to-predict ids cost no more than others. */
 
 enum { MAX_REGISTERS = REGISTERS / 2 }; /* columns need two: a maximum and a winner */
 
@@ -110,8 +110,8 @@ ALWAYS_INLINE int64_t id_at(const void *ids, const bool wide, int64_t k) {
     return wide ? ((const int64_t *)ids)[k] : ((const int32_t *)ids)[k];
 }
 
-/* The sum of rows ids[0 .. n - 1], of which `lookahead` more follow: `columns` columns from `column` on, in registers. The pass
- * over the first columns prefetches. */
+/* The sum of rows ids[0 .. n - 1], of which `lookahead` more follow: `columns` columns from `column` on, in registers.
+ * The pass over the first columns prefetches. */
 ALWAYS_INLINE void sum_rows(const struct array *weight, const void *ids, const bool wide, int64_t n,
                             int64_t lookahead, int64_t distance, const int32_t dim,
                             const int32_t column, const int32_t columns, float *sum) {

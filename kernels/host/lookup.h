@@ -38,7 +38,7 @@ struct lookup_feature {
     int thread, threads;
 };
 
-/* Lookups that count in a bag of a mean. */
+/* The number of lookups that count in a bag with a mean. */
 static inline int64_t counted(const struct looked_up *x, int64_t lookups) {
     int64_t count = lookups;
     if (x->padding >= 0)
@@ -46,7 +46,7 @@ static inline int64_t counted(const struct looked_up *x, int64_t lookups) {
     return count > 0 ? count : 1;
 }
 
-/* The first bag of a thread's part: parts have about equally many lookups. POOL_NONE: its first lookup. */
+/* The first bag of a thread's part, or with POOL_NONE its first lookup. Parts have about equally many lookups. */
 static inline int64_t lookup_part(const struct lookup_feature *f, int thread) {
     const int64_t *offsets = f->in->offsets + f->first_bag, bags = f->in->bags;
     const int64_t part = part_begin(offsets[bags] - offsets[0], thread, f->threads);
@@ -74,7 +74,7 @@ static inline struct lookup_feature lookup_feature_of(const struct batch *in, in
                                    .threads = omp_get_num_threads()};
 }
 
-/* distance: of the prefetch, in lookups; 0: none. */
+/* distance is how many lookups ahead the prefetch is; 0: no prefetch. */
 static inline int lookup_run(const struct batch *in, const struct table *io,
                              const struct launch *how, int64_t distance) {
 #pragma omp parallel num_threads(how->threads)

@@ -16,11 +16,9 @@
 
 enum {
     BUCKET_LOOKUPS = 1024, /* target size: 8 KiB of entries */
-    BUCKETS_MAX = 8192,    /* over all tables: a thread writes to this many streams at once */
-    /* A small batch has smaller buckets, so that each of several threads gets its share. Measured on
-     * Zen 3, two threads: 1000 and 3000 lookups take 0.55 to 0.65 and 0.6 to 0.9 of the time that they take
-     * in buckets of 1024; 10000 are the same, and with 4 times as many buckets 8 % slower. One thread has
-     * nothing to share: there small buckets take 1.06 of the time. */
+    BUCKETS_MAX = 8192,    /* over all tables: a thread writes to as many streams at once */
+    /* A small batch has smaller buckets, so that each of several threads gets its share (kernels/cpu/tried.md). One
+     * thread shares with no other: there small buckets take 1.06 of the time. */
     BUCKETS_OF_THREAD = 8,
     BUCKET_LOOKUPS_LEAST = 64,
 };
@@ -38,9 +36,9 @@ struct partition {
     enum bucket_by by;
     /* True for a table that the partition skips; NULL: it skips none. */
     bool (*leaves_out)(const struct batch *in, int32_t table);
-    const uint8_t *left_out; /* [num_tables] 1: it skips the table, too; NULL: it does not */
+    const uint8_t *left_out; /* [num_tables] 1: it skips the table, too; NULL: it skips no other */
     int threads;
-    int64_t lookups; /* of the tables that it takes */
+    int64_t lookups; /* of the tables that the partition takes */
     int64_t buckets;
     struct partition_table *table; /* [num_tables] */
     int32_t *table_of;             /* [buckets] */
@@ -121,7 +119,7 @@ static inline struct stretch partition_stretch_at(const struct partition *p, con
     return s;
 }
 
-/* As STRETCHES, but only partitioned lookups. */
+/* STRETCHES over partitioned lookups only. */
 #define PARTITION_STRETCHES(s, p, in, lo, hi)                                                      \
     struct stretch s = partition_stretch_at(p, in, lo, hi);                                        \
     s.i < (hi);                                                                                    \
@@ -197,8 +195,8 @@ static inline void partition_build(const struct partition *p, const struct gathe
         partition_build_by(p, g, BUCKET_BY_HASH, thread, threads);
 }
 
-/* --- the distinct rows of a bucket, numbered in the order of their first lookups: by a hash table that stays in L1, with
- * linear probing and at most half full */
+/* --- the distinct rows of a bucket, numbered in the order of their first lookups: by a hash table that stays in L1,
+ * with linear probing and at most half full */
 
 struct numbers {
     uint32_t *slot; /* [number_slots(n)] number + 1 of a row; 0: free */

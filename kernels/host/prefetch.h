@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Prefetches, and how far ahead of its work a host kernel prefetches rows.
+ * Prefetches, and the distance at which a host kernel prefetches rows.
  */
 #pragma once
 
@@ -22,22 +22,21 @@ ALWAYS_INLINE void prefetch(const void *p, int64_t bytes, const enum prefetch_in
             __builtin_prefetch((const void *)(begin + (uintptr_t)k), 0, 2);
 }
 
-/* How far ahead: as many rows as have so many bytes. */
+/* The distance of a prefetch: as many rows as have `bytes` bytes. */
 struct prefetch_ahead {
     enum prefetch_into into;
     int32_t bytes;
 };
 
-/* The choice for all host kernels of a process, made before its first thread. It changes no result.
- * kernels/cpu/tried.md has what was tried. `make tune` tries the machine at hand; harness/prefetch_choice.h makes the
- * choice. */
+/* The choice for all host kernels of a process. harness/prefetch_choice.h makes it before the first thread starts. It
+ * changes no result. kernels/cpu/tried.md lists measured choices, and `make tune` measures on the machine at hand. */
 struct prefetch_choice {
     struct prefetch_ahead rows;  /* weights and states of the rows that are updated next */
     struct prefetch_ahead grads; /* the gradient rows that are summed next */
-    int32_t sort_bytes; /* rows of a bucket, or the begin of each, into L2 while it is grouped */
+    int32_t sort_bytes;          /* bytes of a bucket's rows that go into L2 while it is grouped */
 };
 
-/* The choice for caches of so many bytes. Measured: rows 4 KiB ahead are slower with row-wise Adagrad, 16 KiB with
+/* The choice for caches of l1 and l2 bytes. Measured: rows 4 KiB ahead are slower with row-wise Adagrad, 16 KiB with
  * Adam. On Zen 3 (32 KiB of L1, 512 KiB of L2) gradients 2 KiB ahead and 256 KiB in the sort take 0.90 to 0.98 of the
  * time of 4 KiB and 512 KiB. On Granite Rapids (48 KiB, 2 MiB) 2 and 4 KiB differ by 2 %, 512 KiB and 1 MiB by 1 %. */
 #define PREFETCH_FOR(l1, l2)                                                                       \
@@ -47,7 +46,7 @@ extern struct prefetch_choice prefetch_choice;
 
 enum { ROWS_AHEAD_LEAST = 2, ROWS_AHEAD_MOST = 32 };
 
-/* Rows ahead, for rows of so many bytes. */
+/* How many rows of row_bytes bytes ahead the prefetch is. */
 ALWAYS_INLINE int64_t rows_ahead(struct prefetch_ahead ahead, int64_t row_bytes) {
     return max64(ROWS_AHEAD_LEAST, min64(ahead.bytes / row_bytes, ROWS_AHEAD_MOST));
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Prefetches and sums rows: of gradients, and of weights in a forward. In the CPU kernels only this
+ * Prefetches and sums rows of gradients and, in a forward, rows of weights. Among the CPU kernels only this
  * code reads elements of gradients, so it alone knows their types.
  */
 #pragma once
@@ -63,7 +63,7 @@ ALWAYS_INLINE void widen_as(const enum dtype type, const void *row, int32_t dim,
     for (int32_t d = begin; d < dim; d++) to[d] = dtype_get(type, row, d);
 }
 
-/* The same for a type that is no constant. */
+/* The same for a type that is not a constant. */
 ALWAYS_INLINE void row_widen_as(enum dtype type, const void *row, int32_t dim, float *to) {
     switch (type) {
     case FP16: widen_as(FP16, row, dim, to); break;
@@ -72,13 +72,12 @@ ALWAYS_INLINE void row_widen_as(enum dtype type, const void *row, int32_t dim, f
     }
 }
 
-/* The same in a call; and the elements of a row = from[dim], rounded. */
+/* The same as a call. row_narrow() is the inverse: the elements of a row = from[dim], rounded. */
 void row_widen(enum dtype type, const void *row, int32_t dim, float *to) AT_LEVEL(row_widen);
 void row_narrow(const struct row_format *f, const float *from, int32_t dim, void *row)
     AT_LEVEL(row_narrow);
 
-/* The grouping kernels keep a lookup as an entry: the row in the upper 32 bits, the position in the
- * lower 32 bits. */
+/* Kernels that group lookups keep each as an entry: the row in the upper 32 bits, the position in the lower 32 bits. */
 static inline uint64_t entry_pack(int64_t row, uint32_t position) {
     return (uint64_t)row << 32 | position;
 }
@@ -94,7 +93,7 @@ ALWAYS_INLINE void entry_put(uint64_t *to, uint64_t entry) {
     prefetch((const char *)to + LINE, 1, INTO_L2);
 }
 
-/* Rows that are added up, in the order of their numbers. */
+/* A run of rows that are added up in the order of their numbers. */
 struct run {
     /* Returns row k. In a run with gaps its `row` may be NULL: there is no row k. Callers pass an ALWAYS_INLINE
      * function, as to walk_stretch(). */
@@ -103,7 +102,7 @@ struct run {
     enum dtype type;
     bool gaps;
     int64_t n, lookahead; /* rows of the run; rows after it that are prefetched, too */
-    int64_t distance;     /* of the prefetch, in rows */
+    int64_t distance;     /* how many rows ahead the prefetch is */
     enum prefetch_into into;
 };
 
@@ -181,7 +180,7 @@ ALWAYS_INLINE struct summand entry_grad(const void *ctx, int64_t k) {
     return gather_row(e->gather, e->table, (uint32_t)e->entry[k]);
 }
 
-/* Gradient rows to prefetch ahead. */
+/* How many gradient rows ahead the prefetch is. */
 ALWAYS_INLINE int64_t grads_ahead(const enum dtype type, int32_t dim) {
     return rows_ahead(prefetch_choice.grads, dim * dtype_bytes(type));
 }
@@ -198,13 +197,13 @@ ALWAYS_INLINE void sum_entries_as(const enum dtype type, const struct entries *o
     sum_run(&r, dim, sum);
 }
 
-/* As sum_entries(), of any table. */
+/* sum_entries() as a call, for any table. */
 void sum_entries_any(const struct entries *of, int64_t n, int64_t lookahead, int32_t dim,
                      float *sum) AT_LEVEL(sum_entries_any);
 
-/* sum[dim] = sum of the gradients of n entries of table t, in their order. lookahead: number of entries
- * after these whose gradients the caller sums next, so this prefetches them; 0: no prefetch. common:
- * dim is a constant: then the code of narrow gradients is short, and inlined. */
+/* sum[dim] = sum of the gradients of n entries of table t, in their order. The caller sums the `lookahead` entries
+ * after these next, so this prefetches their gradients; 0 means no prefetch. If `common` is set, dim is a constant:
+ * then the code of narrow gradients is short, and inlined. */
 ALWAYS_INLINE void sum_entries(const struct gather *g, const struct gather_table *t,
                                const uint64_t *entry, int64_t n, int64_t lookahead, int32_t dim,
                                const bool common, float *sum) {

@@ -2,7 +2,7 @@
  *
  * Adds gradient rows to accumulators in the order of the lookups. The addresses are random, so
  * every addition waits in a short queue while the CPU fetches its cache lines. Unlike accumulate.h,
- * this takes any number of rows and lookups, tables in any order, and accumulators that threads
+ * this queue takes any number of rows and lookups, tables in any order, and accumulators that threads
  * share.
  */
 #pragma once

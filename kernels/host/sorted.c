@@ -10,7 +10,7 @@
 #include "kernels/host/update.h"
 
 enum {
-    CHUNK = 256, /* runs that a thread takes at a time */
+    CHUNK = 256, /* a thread takes so many runs at a time */
 };
 
 /* Sets the counts of a thread to 0 and returns them. */

@@ -62,7 +62,7 @@ static inline void touched_prepare(struct touched *x, const struct batch *in,
         x->first_word[t + 1] = x->first_word[t] + words_of(in->tables[t].rows);
 }
 
-/* Every thread of the team calls this to clear its part of the bitmap. */
+/* Clears this thread's part of the bitmap. Every thread of the team calls this. */
 static inline void touched_clear(const struct touched *x, int thread, int threads) {
     int64_t lo = part_begin(x->words, thread, threads),
             hi = part_begin(x->words, thread + 1, threads);
@@ -105,7 +105,7 @@ static inline float *touched_grad(const struct touched *x, int32_t table, int64_
     return x->grad[table] + slot * dim;
 }
 
-/* Every thread of the team calls this to zero its part of the accumulators. */
+/* Clears this thread's part of the accumulators. Every thread of the team calls this. */
 static inline void touched_zero(const struct touched *x, const struct batch *in, int thread,
                                 int threads) {
     int64_t floats = x->grad[in->num_tables] - x->pool;
@@ -156,10 +156,9 @@ ALWAYS_INLINE void touched_add(void *ctx, struct lookup l) {
                  gather_at(&w->touched->gather, l.feature, l.q, l.i), dim);
 }
 
-/* One step. Every thread of the team calls this. mark and add get the thread's share of lookups:
- * all if each owner picks its own (split false), an equal part if threads add atomically (split
- * true). The parallel region is in the caller, not here: compilers turn a region into a separate
- * function, which could not inline mark and add. */
+/* One step. Every thread of the team calls this. mark and add get an equal part of the lookups if `split` is set, and
+ * threads add atomically. Otherwise they get all lookups, and each owner picks its own. The parallel region is in the
+ * caller: compilers turn a region into a separate function, which could not inline mark and add. */
 ALWAYS_INLINE void touched_step(const struct touched *x, const struct batch *in,
                                 const struct rule_step *steps, const struct table *io,
                                 const struct launch *how, const bool split,

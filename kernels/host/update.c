@@ -200,8 +200,8 @@ ALWAYS_INLINE void update_as(const struct rule_step *restrict step, const struct
 
 enum { RUNS_DIM_MOST = 256 };
 
-/* sum[columns] = the gradients of entries first .. end - 1, of that type, from `column` on. The pass over the first columns
- * prefetches whole rows. */
+/* sum[columns] = the gradients of entries first .. end - 1, of that type, from `column` on. The pass over the first
+ * columns prefetches whole rows. */
 ALWAYS_INLINE void sum_unit_run(const struct unit_runs *x, const enum dtype type, uint32_t first,
                                 uint32_t end, uint32_t last, const int32_t dim,
                                 const int32_t column, const int32_t columns, float *sum) {

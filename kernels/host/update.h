@@ -3,9 +3,6 @@
  * Applies a table's rule to a row whose gradients are summed. Kernels sum the gradients; update.c
  * updates the row, in fp32. The Makefile compiles update.c once for each rule and instruction set, not
  * once for each kernel. Rows of narrower types are widened into a copy, updated there and rounded back.
- *
- * Tried without gain: 4, 8 or 16 rows per call. Memory is idle while a call prefetches no row, so
- * steps of Adam take 1.1 to 1.25 times as long.
  */
 #pragma once
 
@@ -51,8 +48,8 @@ ALWAYS_INLINE void for_dim(int32_t dim, void (*body)(void *, int32_t, bool), voi
 typedef void update_row(const struct rule_step *step, const struct table *table, int32_t dim,
                         int64_t row, const float *grad);
 
-/* Runs of entries of one table, whose gradients are rows at grad + position * stride. Runs of `most` entries or more are
- * left out. */
+/* Runs of entries of one table with unit coefficients: gradients are rows at grad + position * stride. Runs of `most`
+ * entries or more are skipped. */
 struct unit_runs {
     enum dtype grad_type;
     const char *grad;
@@ -69,7 +66,7 @@ struct unit_runs {
 typedef void update_runs(const struct rule_step *step, const struct table *table,
                          const struct unit_runs *runs);
 
-/* A rule's functions, by dim class; no update_runs for some. */
+/* A rule's functions, by dim class. Some classes have no update_runs. */
 struct update_functions {
     update_row *of[DIM_CLASSES];
     update_runs *wide[DIM_CLASSES];              /* weights and gradients are fp32 */
@@ -143,11 +140,11 @@ ALWAYS_INLINE void updater_prefetch_as(const struct updater *u, int64_t row, con
         prefetch(&x->watch->row[row >> x->watch->shift], sizeof *x->watch->row, into);
 }
 
-/* The next function for a table with arrays of narrower types. */
+/* updater_prefetch() for a table with arrays of narrower types. */
 void updater_prefetch_narrow(const struct updater *u, int64_t row, enum prefetch_into into)
     AT_LEVEL(updater_prefetch_narrow);
 
-/* Prefetches all that the rule reads of a row. dim: the table's, as a constant if possible. */
+/* Prefetches all that the rule reads of a row. dim is the dim of the table, if possible as a constant. */
 ALWAYS_INLINE void updater_prefetch(const struct updater *u, int64_t row, const int32_t dim,
                                     const enum prefetch_into into) {
     if (u->narrow)
@@ -156,13 +153,13 @@ ALWAYS_INLINE void updater_prefetch(const struct updater *u, int64_t row, const 
         updater_prefetch_as(u, row, false, dim, into);
 }
 
-/* Rows to prefetch ahead, by weights and states. */
+/* How many rows ahead the prefetch of weights and states is. */
 ALWAYS_INLINE uint32_t updater_ahead(const struct updater *u) {
     return (uint32_t)rows_ahead(prefetch_choice.rows,
                                 u->dim * (int64_t)sizeof(float) * (1 + u->elem_states));
 }
 
-/* The function that updates whole runs of a table's rows; NULL: it does not take this table. */
+/* The function that sums and updates whole runs. NULL: the table needs a call per row. */
 static inline update_runs *unit_runs_of(const struct updater *u, enum dtype grad_type) {
     const enum dtype type = u->shape->weight_type;
     const bool as_is = prefetch_choice.rows.into == INTO_L2 &&

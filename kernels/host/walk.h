@@ -10,8 +10,8 @@
 #define ALWAYS_INLINE static inline __attribute__((always_inline))
 #define NOINLINE      static __attribute__((noinline, unused))
 
-/* Follows the declaration of what all kernels of an instruction set share. LEVEL: the suffix of its name, because
- * a portable build has several instruction sets. */
+/* Stands behind the declaration of a function that all kernels of an instruction set share. LEVEL is the suffix of its
+ * name, because a portable build has several instruction sets. */
 #ifndef LEVEL
 #define LEVEL
 #endif
@@ -19,8 +19,8 @@
 #define TEXT_OF(x)     TEXT_OF_(x)
 #define AT_LEVEL(name) __asm__(#name TEXT_OF(LEVEL))
 
-/* Stands before a loop of n iterations or fewer, in code where their number is a constant: unrolls it. With a sanitizer
- * clang would take minutes to compile that. */
+/* Unrolls the next loop, whose number of iterations is a constant, n at most. Not with a sanitizer: clang would take
+ * minutes to compile it. */
 #ifdef __clang__
 #if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
 #define UNROLL(n)
@@ -97,7 +97,7 @@ ALWAYS_INLINE void walk_stretch(const struct batch *in, struct stretch s,
         walk_typed(in, s, false, visit, ctx);
 }
 
-/* As walk_stretch(), for lookups lo .. hi-1 of all features. */
+/* Does walk_stretch() for lookups lo .. hi-1 of all features. */
 ALWAYS_INLINE void walk(const struct batch *in, int64_t lo, int64_t hi,
                         void (*visit)(void *, struct lookup), void *ctx) {
     for (STRETCHES(s, in, lo, hi)) walk_stretch(in, s, visit, ctx);

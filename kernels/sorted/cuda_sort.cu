@@ -4,7 +4,8 @@
  * [touched][dim] gradient, then apply the optimizer in a separate kernel.
  *
  * Who owns what: the sort is that of cuda_fused (sorted.cuh); CUB encodes runs and scans their
- * lengths. The kernel of cuda_fused (runs.cuh) sums runs, here into the compact gradient. A group of lanes updates a row.
+ * lengths. The kernel of cuda_fused (runs.cuh) sums runs, here into the compact gradient. A group of lanes updates a
+ * row.
  * Scratch and traffic per lookup: as in cuda_fused, plus 12 bytes for the runs (their lengths are
  * zeroed first, because only the device knows the number of runs), plus [touchable][dim] floats,
  * written and read once.

@@ -14,10 +14,13 @@
 #include "kernels/device/row.cuh"
 #include "kernels/weight_grad.h"
 
-enum { DOTS_IN_FLIGHT = 4, DOT_LANES = 4 /* at least: quad_fold() deals four columns out */ };
+enum {
+    DOTS_IN_FLIGHT = 4,
+    DOT_LANES = 4 /* least: quad_fold() folds four columns over four lanes */
+};
 
-/* Adds four columns of each lane over the lanes of the group, at least DOT_LANES; all of them get the sum, in the order of
- * kernels/rules.h. */
+/* Adds four columns of each lane over the lanes of the group, at least DOT_LANES; all of them get the sum, in the order
+ * of kernels/rules.h. */
 static __device__ inline float quad_fold(const struct lanes &g, const struct quad &q,
                                          site at = here()) {
     const int half = g.count / 2, quarter = g.count / 4;
