@@ -42,10 +42,11 @@ ALWAYS_INLINE void count_lookup(void *ctx, struct lookup l) {
     ++*(uint32_t *)ctx;
 }
 
-/* The only row of a sum. */
+/* The only row of a sum, without a mask. */
 ALWAYS_INLINE struct summand one_row(const void *ctx, int64_t k) {
+    const struct summand *x = ctx;
     (void)k;
-    return *(const struct summand *)ctx;
+    return (struct summand){x->row, x->coefficient, {NULL, 0}}; /* NULL is a constant */
 }
 
 /* A walk over a stretch. */
@@ -63,24 +64,25 @@ ALWAYS_INLINE void expand_as(const enum dtype type, const struct summand *from, 
     sum_run(&only, dim, to);
 }
 
-NOINLINE void expand_masked(const struct expansion *e, struct summand x) {
-    memset(e->value, 0, (size_t)e->dim * sizeof *e->value);
-    row_add_masked(e->type, e->value, &x, e->dim);
-}
-
 ALWAYS_INLINE void expand_lookup(void *ctx, struct lookup l) {
     struct expansion *e = ctx;
-    const struct summand x = gather_at(e->gather, l.feature, l.q, l.i);
-    const struct summand whole = {x.row, x.coefficient, {NULL, 0}}; /* NULL is a constant */
+    const struct summand x = gather_whole(e->gather, l.feature, l.q, l.i);
     *e->row++ = l.row;
-    if (x.mask.winner)
-        expand_masked(e, x);
-    else if (e->type == FP16)
-        expand_as(FP16, &whole, e->dim, e->value);
-    else if (e->type == BF16)
-        expand_as(BF16, &whole, e->dim, e->value);
-    else
-        expand_as(FP32, &whole, e->dim, e->value);
+    switch (e->type) {
+    case FP16: expand_as(FP16, &x, e->dim, e->value); break;
+    case BF16: expand_as(BF16, &x, e->dim, e->value); break;
+    default: expand_as(FP32, &x, e->dim, e->value);
+    }
+    e->value += e->dim;
+}
+
+/* The same for a lookup with a mask. */
+ALWAYS_INLINE void expand_masked(void *ctx, struct lookup l) {
+    struct expansion *e = ctx;
+    const struct summand x = gather_at(e->gather, l.feature, l.q, l.i);
+    *e->row++ = l.row;
+    memset(e->value, 0, (size_t)e->dim * sizeof *e->value);
+    row_add_masked(e->type, e->value, x, e->dim);
     e->value += e->dim;
 }
 
@@ -104,7 +106,10 @@ static void expand(const struct plan *p, const struct batch *in, int64_t lo, int
         const int64_t at = mine[s.table] - p->first[s.table];
         const int32_t dim = in->tables[s.table].dim;
         struct expansion e = {&p->gather, to->rows + at, to->values + at * dim, dim, in->grad_type};
-        walk_stretch(in, s, expand_lookup, &e);
+        if (in->features[s.feature].pooling == POOL_MAX)
+            walk_stretch(in, s, expand_masked, &e);
+        else
+            walk_stretch(in, s, expand_lookup, &e);
         mine[s.table] += (uint32_t)(e.row - (to->rows + at));
     }
 }

@@ -45,12 +45,12 @@ ALWAYS_INLINE void accumulate_from(const struct accumulate *a, const struct gath
         const int32_t ahead = k + distance;
         if (ahead < a->waiting && a->wait[ahead].position != a->wait[ahead - 1].position) {
             const struct summand next = gather_row(a->gather, from, a->wait[ahead].position);
-            summand_prefetch(from->type, &next, dim, INTO_L1);
+            summand_prefetch(from->type, next, dim, INTO_L1);
         }
         if (ahead < a->waiting && a->far)
             prefetch_row(FP32, a->sum + a->wait[ahead].number * a->stride, dim);
         const struct summand x = gather_row(a->gather, from, a->wait[k].position);
-        summand_add(from->type, a->sum + a->wait[k].number * a->stride, &x, dim);
+        summand_add(from->type, a->sum + a->wait[k].number * a->stride, x, dim);
     }
 }
 

@@ -108,8 +108,8 @@ static inline void gather_fill(const struct gather *g, int thread, int threads) 
     }
 }
 
-/* The summand of lookup i in flat bag q of feature f. */
-ALWAYS_INLINE struct summand gather_at(const struct gather *g, int32_t f, int64_t q, int64_t i) {
+/* The summand of lookup i in flat bag q of feature f, which has no mask. */
+ALWAYS_INLINE struct summand gather_whole(const struct gather *g, int32_t f, int64_t q, int64_t i) {
     const struct batch *in = g->in;
     const enum pooling pooling = in->features[f].pooling;
     const int64_t r = pooling == POOL_NONE ? i : q;
@@ -117,7 +117,15 @@ ALWAYS_INLINE struct summand gather_at(const struct gather *g, int32_t f, int64_
     if (pooling == POOL_MEAN) coefficient *= g->scale[q];
     return (struct summand){(const char *)in->grad +
                                 (g->feature[f].base + r * g->feature[f].stride),
-                            coefficient, max_mask_of(in, f, q, i)};
+                            coefficient,
+                            {NULL, 0}};
+}
+
+/* The same for any feature. */
+ALWAYS_INLINE struct summand gather_at(const struct gather *g, int32_t f, int64_t q, int64_t i) {
+    struct summand x = gather_whole(g, f, q, i);
+    x.mask = max_mask_of(g->in, f, q, i);
+    return x;
 }
 
 ALWAYS_INLINE uint32_t gather_position(bool per_lookup, struct lookup l) {
@@ -141,7 +149,6 @@ ALWAYS_INLINE struct summand gather_row(const struct gather *g, const struct gat
     if (t->unit_coefficients)
         return (struct summand){t->grad + (t->base + position * t->stride), 1, {NULL, 0}};
     const int64_t q = gather_bag(g, t, position);
-    struct summand x = gather_at(g, gather_feature_of(g, t, q), q, position);
-    if (!t->masked) x.mask = (struct max_mask){NULL, 0};
-    return x;
+    const int32_t f = gather_feature_of(g, t, q);
+    return t->masked ? gather_at(g, f, q, position) : gather_whole(g, f, q, position);
 }

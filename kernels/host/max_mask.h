@@ -22,12 +22,12 @@ ALWAYS_INLINE struct max_mask max_mask_of(const struct batch *in, int32_t f, int
                              (int32_t)(i - in->offsets[q])};
 }
 
-ALWAYS_INLINE bool max_mask_counts(const struct max_mask *m, int32_t column) {
-    return !m->winner || m->winner[column] == m->number;
+ALWAYS_INLINE bool max_mask_counts(struct max_mask m, int32_t column) {
+    return !m.winner || m.winner[column] == m.number;
 }
 
 /* x, the columns from `column` on, with 0 where a column does not count: a NaN there has no effect. */
-ALWAYS_INLINE lanes max_mask_lanes(const struct max_mask *m, lanes x, int32_t column) {
-    if (!m->winner) return x;
-    return (lanes)((lane_ints)x & (*(const lane_ints_at *)(m->winner + column) == m->number));
+ALWAYS_INLINE lanes max_mask_lanes(struct max_mask m, lanes x, int32_t column) {
+    if (!m.winner) return x;
+    return (lanes)((lane_ints)x & (*(const lane_ints_at *)(m.winner + column) == m.number));
 }

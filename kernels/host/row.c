@@ -4,15 +4,15 @@
  */
 #include "kernels/host/update.h"
 
-ALWAYS_INLINE void row_add_masked_as(const enum dtype type, float *to, const struct summand *x,
+ALWAYS_INLINE void row_add_masked_as(const enum dtype type, float *to, struct summand x,
                                      int32_t dim) {
     for (int32_t d = 0; d < dim; d++) {
-        const float product = x->coefficient * dtype_get(type, x->row, d);
-        to[d] += max_mask_counts(&x->mask, d) ? product : 0;
+        const float product = x.coefficient * dtype_get(type, x.row, d);
+        to[d] += max_mask_counts(x.mask, d) ? product : 0;
     }
 }
 
-void row_add_masked(enum dtype type, float *to, const struct summand *x, int32_t dim) {
+void row_add_masked(enum dtype type, float *to, struct summand x, int32_t dim) {
     switch (type) {
     case FP16: row_add_masked_as(FP16, to, x, dim); break;
     case BF16: row_add_masked_as(BF16, to, x, dim); break;

@@ -38,21 +38,21 @@ ALWAYS_INLINE void row_add(enum dtype type, float *to, const void *from, float c
 }
 
 /* Adds a summand that has a mask. */
-void row_add_masked(enum dtype type, float *to, const struct summand *x, int32_t dim)
+void row_add_masked(enum dtype type, float *to, struct summand x, int32_t dim)
     AT_LEVEL(row_add_masked);
 
 /* Adds any summand, whose row is of that type. */
-ALWAYS_INLINE void summand_add(enum dtype type, float *to, const struct summand *x, int32_t dim) {
-    if (x->mask.winner)
+ALWAYS_INLINE void summand_add(enum dtype type, float *to, struct summand x, int32_t dim) {
+    if (x.mask.winner)
         row_add_masked(type, to, x, dim);
     else
-        row_add(type, to, x->row, x->coefficient, dim);
+        row_add(type, to, x.row, x.coefficient, dim);
 }
 
-ALWAYS_INLINE void summand_prefetch(enum dtype type, const struct summand *x, int32_t dim,
+ALWAYS_INLINE void summand_prefetch(enum dtype type, struct summand x, int32_t dim,
                                     enum prefetch_into into) {
-    prefetch_row_into(type, x->row, dim, into);
-    if (x->mask.winner) prefetch_row_into(FP32, x->mask.winner, dim, into);
+    prefetch_row_into(type, x.row, dim, into);
+    if (x.mask.winner) prefetch_row_into(FP32, x.mask.winner, dim, into);
 }
 
 /* to[dim] = the elements of a row. */
@@ -110,7 +110,7 @@ ALWAYS_INLINE void run_prefetch(const struct run *r, int64_t k, int32_t dim) {
     if (r->lookahead <= 0) return;
     const struct summand next =
         r->row(r->ctx, k + r->distance < r->n + r->lookahead ? k + r->distance : 0);
-    summand_prefetch(r->type, &next, dim, r->into);
+    summand_prefetch(r->type, next, dim, r->into);
 }
 
 /* Sums `vecs` vectors of columns from `column` on, in registers over the whole run. The pass over
@@ -125,8 +125,7 @@ ALWAYS_INLINE void sum_columns(const struct run *r, int32_t dim, int32_t column,
         UNROLL(8)
         for (int v = 0; v < vecs; v++) {
             const int32_t from = column + v * LANES;
-            acc[v] +=
-                max_mask_lanes(&x.mask, x.coefficient * row_lanes(r->type, x.row, from), from);
+            acc[v] += max_mask_lanes(x.mask, x.coefficient * row_lanes(r->type, x.row, from), from);
         }
     }
     lanes_at *to = (lanes_at *)(sum + column);
@@ -141,7 +140,10 @@ ALWAYS_INLINE void sum_short(const struct run *r, int32_t dim, float *sum) {
         run_prefetch(r, k, dim);
         const struct summand x = r->row(r->ctx, k);
         if (r->gaps && !x.row) continue;
-        summand_add(r->type, sum, &x, dim);
+        if (x.mask.winner)
+            row_add_masked(r->type, sum, x, dim);
+        else
+            row_add_as(r->type, sum, x.row, x.coefficient, dim); /* also FP8, in a forward */
     }
 }
 
@@ -209,21 +211,22 @@ ALWAYS_INLINE void sum_entries(const struct gather *g, const struct gather_table
                                const bool common, float *sum) {
     struct gather_table from = *t;
     const struct entries entries = {g, &from, entry};
-    if (from.masked || (from.type != FP32 && !common)) {
+    /* Constants remove coefficients, masks and branches from the loops. */
+    if (from.type == FP32 && from.unit_coefficients) {
+        from.unit_coefficients = true, from.masked = false;
+        sum_entries_as(FP32, &entries, n, lookahead, dim, sum);
+    } else if (from.type == FP32 && !from.masked) {
+        from.masked = false;
+        sum_entries_as(FP32, &entries, n, lookahead, dim, sum);
+    } else if (!common || from.masked) {
         const struct gather_table own = *t; /* the call then cannot change the caller's table */
         const struct entries all = {g, &own, entry};
         sum_entries_any(&all, n, lookahead, dim, sum);
-        return;
-    }
-    from.masked = false; /* constants remove coefficients, masks and branches from the loops */
-    if (from.type == FP32 && from.unit_coefficients) {
-        from.unit_coefficients = true;
-        sum_entries_as(FP32, &entries, n, lookahead, dim, sum);
-    } else if (from.type == FP32) {
-        sum_entries_as(FP32, &entries, n, lookahead, dim, sum);
     } else if (from.type == BF16) {
+        from.masked = false;
         sum_entries_as(BF16, &entries, n, lookahead, dim, sum);
     } else {
+        from.masked = false;
         sum_entries_as(FP16, &entries, n, lookahead, dim, sum);
     }
 }

@@ -27,9 +27,9 @@ ALWAYS_INLINE void scatter_apply(struct scatter *s, unsigned slot) {
     const struct summand from = s->pending[slot].from;
     const enum dtype type = s->pending[slot].type;
     const int32_t dim = s->pending[slot].dim;
-    if (!s->atomic) summand_add(type, to, &from, dim);
+    if (!s->atomic) summand_add(type, to, from, dim);
     for (int32_t d = 0; d < dim && s->atomic; d++) {
-        if (!max_mask_counts(&from.mask, d)) continue;
+        if (!max_mask_counts(from.mask, d)) continue;
 #pragma omp atomic
         to[d] += from.coefficient * dtype_get(type, from.row, d);
     }
@@ -45,7 +45,7 @@ ALWAYS_INLINE void scatter_push(struct scatter *s, float *to, enum dtype type, s
     s->pending[slot].type = type;
     s->pending[slot].dim = dim;
     prefetch_row(FP32, to, dim);
-    summand_prefetch(type, &from, dim, INTO_L1);
+    summand_prefetch(type, from, dim, INTO_L1);
 }
 
 /* Applies all waiting additions. */
