@@ -15,7 +15,7 @@ void plot_assign(FILE *script, const char *name, const char *text) {
     fprintf(script, "'\n");
 }
 
-/* Runs gnuplot on the script and takes the first line of its output that is not empty. */
+/* Runs gnuplot on the script. If it fails, err has the first line of its output that is not empty. */
 static int run_gnuplot(FILE *script, struct error *err) {
     char command[60], line[200] = "", more[200];
     snprintf(command, sizeof command, "exec gnuplot /dev/fd/%d 2>&1", fileno(script));

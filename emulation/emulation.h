@@ -22,14 +22,14 @@ enum { EMULATION_DEFECT = 86 };
  * order also depends, restarts at 0. */
 void emulation_schedule(int order, uint64_t seed);
 
-/* In random order, sets how many blocks of a launch take turns (at most 4, and at most 1024 threads). The default is
- * EMULATION_RESIDENT in the environment, else 0: 2 to 4, drawn for each launch. */
+/* Sets how many blocks of a launch take turns in random order: at most 4, and together at most 1024 threads. 0 draws 2
+ * to 4 for each launch. The default is EMULATION_RESIDENT in the environment, otherwise 0. */
 void emulation_resident(int blocks);
 
-/* Kernels and CUB calls run so far, each as one. Replays of a graph count. */
+/* The number of kernels and CUB calls that have run. A CUB call counts as one, and replays of a graph count, too. */
 uint64_t emulation_launches(void);
 
-/* Sets the device memory; cudaMalloc fails beyond it. The default is EMULATION_CAPACITY in the
+/* Sets the size of device memory. A cudaMalloc that would exceed it fails. The default is EMULATION_CAPACITY in the
  * environment, else 8 GiB. */
 void emulation_capacity(size_t bytes);
 

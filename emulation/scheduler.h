@@ -19,22 +19,23 @@ constexpr int MAX_THREADS = 1024, LANES = 32, WARPS = MAX_THREADS / LANES, MAX_R
 struct Thread {
     uint3 index;
     unsigned linear;
-    Fibre *fibre;         /* that runs it; NULL before its start and after its return */
+    Fibre *fibre;         /* runs this thread; NULL before its start and after its return */
     const char *waits_in; /* NULL: does not wait */
     Site waits_at;
-    WarpInput input; /* to the collective that it waits in */
+    WarpInput input; /* what this thread gives to the collective that it waits in */
     uint64_t result;
     Fences fences;
 };
 
-/* The collective in which lanes of a warp wait, found by the lowest lane of its mask: disjoint
- * masks never collide. */
+/* A collective that lanes of a warp wait in. Its index is the lowest lane of its mask, so collectives with disjoint
+ * masks have different slots. */
 struct WarpSlot {
     unsigned mask, arrived; /* 0: not in use */
     WarpOp op;
     Site site;
-    int turn; /* its two tokens alternate: a lane that leaves late must not acquire what others did
-               * in the next collective */
+    /* Says which of the two tokens this collective uses. They alternate: a lane that leaves one collective late must not
+     * acquire what other lanes already did before the next one. */
+    int turn;
 };
 
 /* A resident block. */
@@ -47,7 +48,7 @@ struct Block {
         unsigned head, count;
     } ready;
     SharedMemory shared;
-    Token *tokens; /* two of the barrier, and two of each warp slot: new ones for each block */
+    Token *tokens; /* two of the barrier, two of each warp slot; every block has new ones */
     Thread threads[MAX_THREADS];
     unsigned returned[WARPS]; /* a mask of lanes for each warp */
     WarpSlot warp_slots[WARPS][LANES];
@@ -55,8 +56,9 @@ struct Block {
     unsigned arrived;
     BarrierOp op;
     Site site;
-    unsigned first;  /* to arrive */
-    int sum, result; /* of predicates: so far, and of the last complete barrier */
+    unsigned first; /* to arrive */
+    int sum;        /* of the predicates that have arrived */
+    int result;     /* of the last complete barrier */
     int turn;
 };
 

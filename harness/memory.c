@@ -59,7 +59,8 @@ int memory_require(int64_t bytes, const char *what, struct error *err) {
                        what, (double)bytes / (1 << 30), (double)have / (1 << 30));
 }
 
-/* Larger arrays ask for huge pages: fewer TLB misses, and fewer page faults to fill it. */
+/* Arrays of this size or more ask for huge pages. These cause fewer TLB misses, and fewer page faults when the array is
+ * filled. */
 #define HUGE_FROM ((size_t)4 << 20)
 
 void *array_alloc(int64_t count, size_t size) {
@@ -127,7 +128,7 @@ void buffer_free(struct buffer *b) {
 
 static bool zone_intact(const char *zone) {
     ASAN_UNPOISON_MEMORY_REGION(zone, GUARD);
-    /* The first byte is right, and every other one is as the one before it. */
+    /* The first byte is right, and each later byte equals the one before it. */
     const bool intact = (unsigned char)*zone == GUARD_BYTE && !memcmp(zone, zone + 1, GUARD - 1);
     ASAN_POISON_MEMORY_REGION(zone, GUARD);
     return intact;

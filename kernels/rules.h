@@ -121,6 +121,8 @@ static inline float rule_initial(const struct rule *r, const struct rule_state *
     return state->initial_param ? r->param[state->initial_param] : state->initial;
 }
 
+/* RULE_PHASE(adam, row, x, state) becomes case RULE_adam: return adam_row(x, state); the functions of a phase are called
+ * here and nowhere else. */
 #define RULE_PHASE(rule, phase, ...)                                                               \
     case RULE_##rule:                                                                              \
         return rule##_##phase(__VA_ARGS__);

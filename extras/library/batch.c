@@ -3,7 +3,7 @@
 #include "kernels/shape.h"
 #include "extras/library/model.h"
 
-/* The largest of ids[begin .. end-1] without their signs: one below 0 is larger than any row. */
+/* The largest of ids[begin .. end-1], read as unsigned, so that a negative id is larger than any row. */
 static uint64_t largest_id(const struct batch *in, int64_t begin, int64_t end) {
     const uint32_t *narrow = in->ids;
     const uint64_t *wide = in->ids;
@@ -23,7 +23,8 @@ static bool ascend(const struct batch *in, int64_t begin, int64_t end) {
     return !falls;
 }
 
-/* The same for long arrays, in parts of PARALLEL_FROM. A short one must not pay for waking threads. */
+/* largest_id() in parallel for long arrays, in parts of PARALLEL_FROM ids. Waking threads costs too much for short
+ * ones. */
 static uint64_t largest_of_many(const struct batch *in, int64_t begin, int64_t end, int threads) {
     uint64_t most = 0;
 #pragma omp parallel for reduction(max : most) num_threads(threads)
@@ -55,7 +56,8 @@ static bool ids_good(const struct batch *in, int64_t begin, int64_t end, int64_t
     return begin == end || most < (uint64_t)rows;
 }
 
-/* batch_validate_lookups() in parallel; it looks for the first mistake only if there is one. */
+/* Makes the checks of batch_validate_lookups() in parallel. Only if one fails does that function name the first
+ * mistake. */
 static int check_host(const struct embfuse_model *m, const struct batch *in, struct error *err) {
     bool good = offsets_good(in, m->threads);
     for (int32_t f = 0; good && f < in->num_features; f++) {
@@ -75,9 +77,11 @@ static int check_arguments(const struct embfuse_model *m, const struct embfuse_b
                     sizeof *b);
     if (b->bags < 0 || b->bags > INT64_MAX / m->num_features - 1 || b->lookups < 0 ||
         (b->bags == 0 && b->lookups))
-        return said(why, EMBFUSE_INVALID,
-                    "batch: %lld bags, %lld lookups; both from 0, and without bags no lookups",
-                    (long long)b->bags, (long long)b->lookups);
+        return said(
+            why, EMBFUSE_INVALID,
+            "batch has %lld bags and %lld lookups: neither may be negative or too large, and a "
+            "batch without bags has no lookups",
+            (long long)b->bags, (long long)b->lookups);
     if ((!b->offsets && b->bags) || (!b->ids && b->lookups))
         return said(why, EMBFUSE_INVALID, "batch: ids or offsets are NULL");
     if (b->id_type != EMBFUSE_INT32 && b->id_type != EMBFUSE_INT64)
@@ -95,8 +99,11 @@ static int count_on_device(struct embfuse_model *m, const struct embfuse_batch *
     for (int32_t f = 0; f < m->num_features; f++) {
         const int64_t n = m->features[f].lookups;
         if (n < 0 || n > left)
-            return said(why, EMBFUSE_BAD_BATCH, "feature %d: %lld lookups of %lld in the batch", f,
-                        (long long)n, (long long)b->lookups);
+            return said(
+                why, EMBFUSE_BAD_BATCH,
+                "feature %d has %lld lookups: below 0, or more than earlier features leave of "
+                "the batch's %lld",
+                f, (long long)n, (long long)b->lookups);
         left -= n;
     }
     if (left)

@@ -11,7 +11,7 @@
 
 /* --- the kernel of a call */
 
-/* "auto": the kernels that were the fastest in records, by enum backend. */
+/* The kernels that "auto" takes: the fastest ones in the recorded results. The second index is enum backend. */
 static const char *const usual[OPERATIONS][2] = {
     [OP_STEP] = {"cpu_fused", "cuda_fused"},
     [OP_FORWARD] = {"cpu_lookup_ahead", "cuda_lookup"},
@@ -55,7 +55,7 @@ int embfuse_set_scratch(struct embfuse_model *m, void *data, size_t bytes,
                         struct embfuse_error *why) {
     IN_CALL(m, why);
     if ((uintptr_t)data % KERNEL_ALIGN)
-        return said(why, EMBFUSE_INVALID, "scratch is aligned to %d bytes", KERNEL_ALIGN);
+        return said(why, EMBFUSE_INVALID, "scratch must be aligned to %d bytes", KERNEL_ALIGN);
     free_scratch(m);
     m->scratch.data = data;
     m->scratch.bytes = data ? bytes : 0;
@@ -68,7 +68,7 @@ static size_t scratch_bytes(const struct embfuse_model *m, const struct kernel *
     return k->scratch_bytes ? k->scratch_bytes(in, m->threads) : 0;
 }
 
-/* Some more than asked, so that batches of changing sizes soon need no new scratch. */
+/* Allocates a quarter more than asked, so that batches of changing sizes soon need no new scratch. */
 static int grow_scratch(struct embfuse_model *m, size_t bytes, struct embfuse_error *why) {
     struct error err;
     const size_t more = (bytes + bytes / 4 + KERNEL_ALIGN - 1) / KERNEL_ALIGN * KERNEL_ALIGN;
@@ -113,7 +113,7 @@ static int prepare(struct embfuse_model *m, enum operation operation,
     return status;
 }
 
-/* how: what the kernel writes beside the tables. */
+/* how has the arrays that the kernel writes in addition to the tables; this function fills in the rest. */
 static int launch(struct embfuse_model *m, const struct kernel *k, struct batch *in, void *stream,
                   struct launch how, struct embfuse_error *why) {
     const struct rule_step *steps = m->steps;
@@ -130,7 +130,7 @@ static int launch(struct embfuse_model *m, const struct kernel *k, struct batch 
                   : 0;
 }
 
-/* What a device must know of a batch before ids and offsets can be checked there. */
+/* Checks ids and offsets on the device, unless the model is on the host or the batch is trusted. */
 static int check_on_device(struct embfuse_model *m, const struct embfuse_batch *batch,
                            struct batch *in, struct embfuse_error *why) {
     struct error err;
@@ -179,7 +179,8 @@ int embfuse_step(struct embfuse_model *m, const struct embfuse_batch *batch, con
     for (int32_t t = 0; status == 0 && t < m->num_tables; t++)
         if (!rule_has_step(m->shapes[t].rule, m->steps[t].number + 1))
             status = said(why, EMBFUSE_INVALID,
-                          "table %d: %s counts steps in a float of each row: it takes %d at most",
+                          "table %d: %s counts the steps of each row in a float, so a table takes "
+                          "%d steps at most",
                           t, rule_info(m->shapes[t].rule).name, RULE_COUNTED_STEPS);
     if (status) return status;
     in.grad = grad;

@@ -32,7 +32,7 @@ int runner_scratch_open(struct place *p, const struct kernel *k, struct place_sc
     return p->ops->scratch_open(p, out, bytes, what, err);
 }
 
-/* Bytes of the output; a gradient has room for its larger form. */
+/* The bytes of the output. A gradient has room for the unmerged form, which is never the smaller one. */
 static size_t output_bytes(enum operation operation, const struct batch *in) {
     int32_t *winners;
     if (operation == OP_GRADIENT) return gradient_lay_out(in, false, NULL, NULL);
@@ -54,7 +54,7 @@ int runner_output_open(struct place *p, const struct place_setup *setup, enum op
                : 0;
 }
 
-/* Stages must end in their order, the last one of the operation last. */
+/* Stages must end in ascending order, and the last stage of the operation must end. */
 struct watch {
     const struct place_job *job;
     int last;
@@ -81,7 +81,7 @@ int runner_step(struct place *p, const struct place_job *job, int fill, struct e
                                          [OP_GRADIENT] = STAGE_REDUCE,
                                          [OP_WEIGHT_GRAD] = -1};
     if (!watch.out_of_order && watch.last == last[job->kernel->operation]) return 0;
-    fail(err, "%s: stages ended out of order, or the last one never", job->kernel->name);
+    fail(err, "%s: stages ended out of order, or the last stage did not end", job->kernel->name);
     return 1;
 }
 
@@ -91,9 +91,9 @@ static int fetch(const void *ctx, int32_t table, int64_t begin, int64_t end, str
     return p->ops->get_rows(p, table, begin, end, rows, err);
 }
 
-/* Returns 0 if nothing wrote outside of the output, and it is right. copy: receives a copy of it, or NULL; the
- * caller frees it. */
-static int check_output(struct place *p, const struct place_job *job, const struct check *c,
+/* Returns 0 if the output is right and nothing was written outside of it. *copy receives a copy of the output, or NULL;
+ * the caller frees it. */
+static int judge_output(struct place *p, const struct place_job *job, const struct check *c,
                         void **copy, struct check_result *out, struct error *err) {
     const struct place_scratch *written = job->output;
     struct error why;
@@ -118,7 +118,7 @@ static int check_output(struct place *p, const struct place_job *job, const stru
     return !out->ok;
 }
 
-static int check_rows(struct place *p, const struct place_job *job, struct check c,
+static int judge_rows(struct place *p, const struct place_job *job, struct check c,
                       struct check_result *out, struct error *err) {
     struct error why;
     struct row_run end = {0};
@@ -150,15 +150,15 @@ int runner_check(struct place *p, const struct place_job *job, struct check c,
     void *output = NULL;
     int status = 0;
     out->worst = 0;
-    if (job->output) status = check_output(p, job, &c, &output, out, err);
+    if (job->output) status = judge_output(p, job, &c, &output, out, err);
     if (status == 0 && job->forward) { /* the step has read the winners of its own forward */
         int32_t *winners;
         forward_lay_out(c.in, output, &winners);
         iterated.winners = winners;
         c.in = &iterated;
-        if (winners) c.right = NULL; /* the batch has others */
+        if (winners) c.right = NULL; /* c.right belongs to the batch's own winners */
     }
-    if (status == 0) status = check_rows(p, job, c, out, err);
+    if (status == 0) status = judge_rows(p, job, c, out, err);
     free(output);
     return status;
 }

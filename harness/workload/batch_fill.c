@@ -77,7 +77,7 @@ static void fill_grad(enum dtype type, void *grad, int64_t rows, int64_t columns
     }
 }
 
-/* 0.5, 1 or 2; or uniform in [0.25, 1.25). */
+/* 0.5, 1 or 2 beside exact gradients, uniform in [0.25, 1.25) beside real ones. */
 static float lookup_weight(uint32_t z, enum grad_mode mode) {
     if (mode == GRAD_REAL) return 0.25f + (float)(z >> 9) * 0x1p-23f;
     return 0.5f * (float)(1u << (z >> 16) * 3 / 65536);

@@ -38,7 +38,7 @@ struct npy {
     void *data;    /* owned, [count] elements, from array_alloc() */
 };
 
-/* "float16", or "integers". */
+/* The name of a type in messages; int32 and int64 are both "integers". */
 static inline const char *npy_type_name(enum npy_type type) {
     return type == NPY_FLOAT32   ? "float32"
            : type == NPY_FLOAT16 ? "float16"
@@ -65,10 +65,10 @@ int npy_view(const char *name, const void *bytes, uint64_t size, struct npy *out
 int npy_head(const char *name, const void *bytes, uint64_t have, uint64_t size, struct npy *out,
              uint64_t *begin, struct error *err);
 
-/* Reads one dimension of int32 or int64. */
+/* Reads a file with a one-dimensional array of int32 or int64. */
 int npy_read_ints(const char *path, struct npy *out, struct error *err);
 
-/* Does the same and widens to int64. The caller frees the elements. NULL: err. */
+/* Does the same and widens to int64. The caller frees the elements. Returns NULL on failure, with the reason in err. */
 int64_t *npy_read_int64s(const char *path, int64_t *count, struct error *err);
 
 /* Writes the file, or leaves none: callers rename it when all their files are complete. */
@@ -80,7 +80,8 @@ int npy_write(const char *path, enum npy_type type, int num_dims, const int64_t 
 enum { NPY_HEADER_MAX = 256 };
 size_t npy_header(char out[NPY_HEADER_MAX], enum npy_type type, int num_dims, const int64_t *shape);
 
-/* Creates the file and writes its header; the caller writes `*count` elements and calls file_end(). NULL: err. */
+/* Creates the file and writes its header; the caller writes `*count` elements and calls file_end(). Returns NULL on
+ * failure, with the reason in err. */
 FILE *npy_begin(const char *path, enum npy_type type, int num_dims, const int64_t *shape,
                 int64_t *count, struct error *err);
 

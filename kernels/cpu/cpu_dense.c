@@ -18,12 +18,12 @@
 #include "kernels/host/scatter.h"
 #include "kernels/host/update.h"
 
-struct plan {
+struct layout {
     struct gather gather;
     float **grad; /* [num_tables] -> [rows][dim] */
 };
 
-static size_t lay_out(struct plan *p, const struct batch *in, void *base) {
+static size_t lay_out(struct layout *p, const struct batch *in, void *base) {
     struct scratch s = {base, 0};
     gather_lay_out(&p->gather, &s, in, false);
     p->grad = scratch_take(&s, in->num_tables, sizeof *p->grad);
@@ -36,11 +36,11 @@ static size_t lay_out(struct plan *p, const struct batch *in, void *base) {
 
 static size_t scratch_bytes(const struct batch *shape, int threads) {
     (void)threads;
-    return lay_out(&(struct plan){0}, shape, NULL);
+    return lay_out(&(struct layout){0}, shape, NULL);
 }
 
 struct dense_walk {
-    const struct plan *plan;
+    const struct layout *layout;
     const struct batch *in;
     int thread, threads;
     struct scatter scatter;
@@ -50,8 +50,8 @@ ALWAYS_INLINE void add(void *ctx, struct lookup l) {
     struct dense_walk *w = ctx;
     int32_t t = w->in->features[l.feature].table, dim = w->in->tables[t].dim;
     if (owner_of(t, l.row, w->threads) != w->thread) return;
-    scatter_push(&w->scatter, w->plan->grad[t] + l.row * dim, w->in->grad_type,
-                 gather_at(&w->plan->gather, l.feature, l.q, l.i), dim);
+    scatter_push(&w->scatter, w->layout->grad[t] + l.row * dim, w->in->grad_type,
+                 gather_at(&w->layout->gather, l.feature, l.q, l.i), dim);
 }
 
 static bool is_zero(const float *row, int32_t dim) {
@@ -63,13 +63,13 @@ static bool is_zero(const float *row, int32_t dim) {
 
 static int run(const struct batch *in, const struct rule_step *steps, const struct table *io,
                const struct launch *how) {
-    struct plan plan;
-    lay_out(&plan, in, how->scratch);
-    gather_prepare(&plan.gather);
+    struct layout layout;
+    lay_out(&layout, in, how->scratch);
+    gather_prepare(&layout.gather);
 #pragma omp parallel num_threads(how->threads)
     {
         int thread = omp_get_thread_num(), threads = omp_get_num_threads();
-        gather_fill(&plan.gather, thread, threads);
+        gather_fill(&layout.gather, thread, threads);
 #pragma omp barrier
 #pragma omp master
         stage_done(how, STAGE_INDEX);
@@ -78,13 +78,13 @@ static int run(const struct batch *in, const struct rule_step *steps, const stru
             int64_t floats = in->tables[t].rows * in->tables[t].dim;
             int64_t lo = part_begin(floats, thread, threads);
             int64_t hi = part_begin(floats, thread + 1, threads);
-            memset(plan.grad[t] + lo, 0, (size_t)(hi - lo) * sizeof(float));
+            memset(layout.grad[t] + lo, 0, (size_t)(hi - lo) * sizeof(float));
         }
 #pragma omp barrier
 #pragma omp master
         stage_done(how, STAGE_ZERO);
 
-        struct dense_walk w = {.plan = &plan, .in = in, .thread = thread, .threads = threads};
+        struct dense_walk w = {.layout = &layout, .in = in, .thread = thread, .threads = threads};
         walk(in, 0, in->lookups, add, &w);
         scatter_drain(&w.scatter);
 #pragma omp barrier
@@ -96,7 +96,7 @@ static int run(const struct batch *in, const struct rule_step *steps, const stru
             bool idle = rule_keeps_idle(&steps[t].rule);
 #pragma omp for schedule(static) nowait
             for (int64_t row = 0; row < in->tables[t].rows; row++) {
-                float *grad = plan.grad[t] + row * u.dim;
+                float *grad = layout.grad[t] + row * u.dim;
                 if (!(idle && is_zero(grad, u.dim))) updater_row(&u, row, grad);
             }
         }

@@ -16,7 +16,7 @@
 #include "kernels/host/accumulate.h"
 #include "kernels/host/partition.h"
 
-struct plan {
+struct layout {
     struct gather gather;
     struct partition partition;
     uint32_t *slot; /* [4 * lookups] a bucket's hash table: 1 + number of a unique row, 0 is free */
@@ -26,7 +26,7 @@ struct plan {
     float *pool;        /* compact gradients, bucket after bucket */
 };
 
-static size_t lay_out(struct plan *p, const struct batch *in, int threads, void *base) {
+static size_t lay_out(struct layout *p, const struct batch *in, int threads, void *base) {
     struct scratch s = {base, 0};
     gather_lay_out(&p->gather, &s, in, true);
     partition_lay_out(&p->partition, &s, in, threads, BUCKET_BY_HASH, NULL, NULL);
@@ -39,12 +39,12 @@ static size_t lay_out(struct plan *p, const struct batch *in, int threads, void 
 }
 
 static size_t scratch_bytes(const struct batch *shape, int threads) {
-    return lay_out(&(struct plan){0}, shape, threads, NULL);
+    return lay_out(&(struct layout){0}, shape, threads, NULL);
 }
 
 /* Numbers the unique rows of a bucket; its entries become addends to the accumulators of these
  * numbers. */
-static void number_rows(const struct plan *p, int64_t bucket) {
+static void number_rows(const struct layout *p, int64_t bucket) {
     uint32_t begin = p->partition.begin[bucket], n = p->partition.begin[bucket + 1] - begin;
     p->distinct[bucket] = 0;
     if (n == 0) return;
@@ -56,7 +56,7 @@ static void number_rows(const struct plan *p, int64_t bucket) {
     p->distinct[bucket] = x.rows;
 }
 
-static void add_bucket(const struct plan *p, const struct batch *in, int64_t bucket) {
+static void add_bucket(const struct layout *p, const struct batch *in, int64_t bucket) {
     const struct partition *x = &p->partition;
     int32_t t = x->table_of[bucket], dim = in->tables[t].dim;
     struct accumulate queue = {.gather = &p->gather,
@@ -71,7 +71,7 @@ static void add_bucket(const struct plan *p, const struct batch *in, int64_t buc
     accumulate_flush(&queue);
 }
 
-static void update_bucket(const struct plan *p, const struct batch *in,
+static void update_bucket(const struct layout *p, const struct batch *in,
                           const struct rule_step *steps, const struct table *io, int64_t bucket) {
     const uint32_t first = p->partition.begin[bucket], rows = p->distinct[bucket];
     uint64_t *const entry = p->partition.entry + first; /* addends no longer */
@@ -88,35 +88,36 @@ static void update_bucket(const struct plan *p, const struct batch *in,
 
 static int run(const struct batch *in, const struct rule_step *steps, const struct table *io,
                const struct launch *how) {
-    struct plan plan;
-    lay_out(&plan, in, how->threads, how->scratch);
-    gather_prepare(&plan.gather);
-    partition_prepare(&plan.partition, in);
-    int64_t buckets = plan.partition.buckets;
+    struct layout layout;
+    lay_out(&layout, in, how->threads, how->scratch);
+    gather_prepare(&layout.gather);
+    partition_prepare(&layout.partition, in);
+    int64_t buckets = layout.partition.buckets;
 #pragma omp parallel num_threads(how->threads)
     {
         int thread = omp_get_thread_num(), threads = omp_get_num_threads();
-        gather_fill(&plan.gather, thread, threads);
-        partition_build(&plan.partition, &plan.gather, thread, threads);
+        gather_fill(&layout.gather, thread, threads);
+        partition_build(&layout.partition, &layout.gather, thread, threads);
 #pragma omp for schedule(dynamic, 4)
-        for (int64_t b = 0; b < buckets; b++) number_rows(&plan, b);
+        for (int64_t b = 0; b < buckets; b++) number_rows(&layout, b);
 #pragma omp single
         {
-            plan.first[0] = 0;
+            layout.first[0] = 0;
             for (int64_t b = 0; b < buckets; b++)
-                plan.first[b + 1] = plan.first[b] + (int64_t)plan.distinct[b] *
-                                                        in->tables[plan.partition.table_of[b]].dim;
+                layout.first[b + 1] =
+                    layout.first[b] +
+                    (int64_t)layout.distinct[b] * in->tables[layout.partition.table_of[b]].dim;
         }
 #pragma omp master
         stage_done(how, STAGE_INDEX);
 
 #pragma omp for schedule(dynamic, 4)
-        for (int64_t b = 0; b < buckets; b++) add_bucket(&plan, in, b);
+        for (int64_t b = 0; b < buckets; b++) add_bucket(&layout, in, b);
 #pragma omp master
         stage_done(how, STAGE_REDUCE);
 
 #pragma omp for schedule(dynamic, 4)
-        for (int64_t b = 0; b < buckets; b++) update_bucket(&plan, in, steps, io, b);
+        for (int64_t b = 0; b < buckets; b++) update_bucket(&layout, in, steps, io, b);
     }
     stage_done(how, STAGE_UPDATE);
     return 0;

@@ -69,6 +69,8 @@ static inline int bucket_chunk(const struct fused *p) {
     return p->partition.buckets < 256 ? 1 : 4; /* threads take few buckets one by one */
 }
 
+/* Lays out scratch. A step (base is set, when is IN_STEP) looks at the ids here and numbers some tables: the lookups of
+ * these need no entries, so a step takes the bytes of fused_scratch_bytes() or fewer. */
 static inline size_t fused_lay_out(struct fused *p, const struct batch *in, int threads,
                                    enum when when, void *base) {
     struct scratch s = {base, 0};
@@ -148,18 +150,19 @@ static inline struct runs kept_runs(const struct fused *p, int64_t bucket) {
 }
 
 struct fused_bucket {
-    const struct fused *plan;
+    const struct fused *fused;
     struct runs runs;
     int32_t table;
     struct updater updater;
     float *sum; /* [largest dim] */
 };
 
-/* Sums and updates every run of a bucket except long ones. If `common` is set, dim is a constant, and compilers unroll
- * the loops over a row. */
+/* Sums and updates every run of a bucket except long ones. Only tables come here for which unit_runs_of() has no loop:
+ * those with means, weights, adjustments, watched rows, several features, or a dim that is not common. If `common` is
+ * set, dim is a constant, and compilers unroll the loops over a row. */
 ALWAYS_INLINE void update_bucket(void *ctx, const int32_t given, const bool common) {
     const struct fused_bucket *b = ctx;
-    const struct fused *p = b->plan;
+    const struct fused *p = b->fused;
     const struct updater u = b->updater;
     const int32_t dim = common ? given : u.dim;
     const struct gather_table from = p->gather.table[b->table];
@@ -295,11 +298,11 @@ static inline void fused_update(struct fused *p, const struct batch *in,
         hot_sum(&p->hot, &p->gather, thread, omp_get_num_threads());
 #pragma omp for schedule(dynamic) nowait
     for (int32_t k = 0; k < p->small.units; k++)
-        small_sum(&p->small, &p->gather, k, steps, io, thread);
+        small_step(&p->small, &p->gather, k, steps, io, thread);
 #pragma omp for schedule(dynamic) nowait
     for (int32_t k = 0; k < p->numbered.units; k++)
-        numbered_sum(&p->numbered, &p->gather, numbered_unit_of(&p->numbered, in, k), steps, io,
-                     thread);
+        numbered_step(&p->numbered, &p->gather, numbered_unit_of(&p->numbered, in, k), steps, io,
+                      thread);
 #pragma omp for schedule(dynamic, chunk)
     for (int64_t k = 0; k < p->partition.buckets; k++) {
         const int64_t bucket = p->order[k];
@@ -324,15 +327,15 @@ static inline size_t fused_scratch_bytes(const struct batch *shape, int threads)
 /* A whole step. */
 static inline int fused_run(const struct batch *in, const struct rule_step *steps,
                             const struct table *io, const struct launch *how) {
-    struct fused plan;
-    fused_lay_out(&plan, in, how->threads, IN_STEP, how->scratch);
-    fused_prepare(&plan, in, how->threads);
+    struct fused f;
+    fused_lay_out(&f, in, how->threads, IN_STEP, how->scratch);
+    fused_prepare(&f, in, how->threads);
 #pragma omp parallel num_threads(how->threads)
     {
-        fused_index(&plan, in, IN_STEP);
+        fused_index(&f, in, IN_STEP);
 #pragma omp master
         stage_done(how, STAGE_INDEX);
-        fused_update(&plan, in, steps, io, IN_STEP);
+        fused_update(&f, in, steps, io, IN_STEP);
     }
     stage_done(how, STAGE_UPDATE);
     return 0;

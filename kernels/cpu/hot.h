@@ -162,7 +162,7 @@ static inline void hot_choose(struct hot *h, const struct batch *in) {
 }
 
 /* The accumulator of a row in a slice. */
-static inline float *hot_sums(const struct hot *h, int32_t slice, uint32_t number) {
+static inline float *hot_accumulator(const struct hot *h, int32_t slice, uint32_t number) {
     return h->sum + ((int64_t)slice * h->rows + number) * h->stride;
 }
 
@@ -171,7 +171,7 @@ ALWAYS_INLINE struct accumulate hot_queue(const struct hot *h, const struct gath
                                           int32_t t, struct addend *wait) {
     return (struct accumulate){.gather = g,
                                .from = &g->table[t],
-                               .sum = hot_sums(h, part / h->parts, 0),
+                               .sum = hot_accumulator(h, part / h->parts, 0),
                                .stride = h->stride,
                                .dim = g->in->tables[t].dim,
                                .wait = wait};
@@ -201,7 +201,8 @@ struct hot_walk {
     struct accumulate queue;
 };
 
-/* No branch on whether a row is hot: the CPU would mispredict it about every other time. */
+/* Appends a lookup to the hot entries or to the cold ones. There is no branch on whether the row is hot, as the CPU would
+ * mispredict it about every other time: `select` has all bits set if a hot lookup is listed, and chooses by masks. */
 ALWAYS_INLINE void hot_visit(void *ctx, struct lookup l) {
     struct hot_walk *w = ctx;
     const uint32_t row = w->first_row + (uint32_t)l.row, slot = hot_slot(row);
@@ -273,7 +274,7 @@ static inline void hot_add(const struct hot *h, const struct gather *g, int32_t 
 }
 
 static inline void hot_clear(const struct hot *h, int32_t slice, uint32_t first, uint32_t rows) {
-    memset(hot_sums(h, slice, first), 0, (size_t)rows * (size_t)h->stride * sizeof *h->sum);
+    memset(hot_accumulator(h, slice, first), 0, (size_t)rows * (size_t)h->stride * sizeof *h->sum);
 }
 
 /* A share of the sums: some rows of a slice. */
@@ -333,9 +334,9 @@ static inline void hot_update(const struct hot *h, const struct batch *in,
     for (int32_t k = 0; k < h->rows; k++) {
         int32_t t = table_of_row(in->tables, in->num_tables, h->row[k].row),
                 dim = in->tables[t].dim;
-        float *sum = hot_sums(h, 0, (uint32_t)k);
+        float *sum = hot_accumulator(h, 0, (uint32_t)k);
         for (int32_t s = 1; s < h->slices; s++)
-            row_add(FP32, sum, hot_sums(h, s, (uint32_t)k), 1, dim);
+            row_add(FP32, sum, hot_accumulator(h, s, (uint32_t)k), 1, dim);
         const struct updater u = updater_of(in, t, steps, io);
         updater_row(&u, h->row[k].row - in->tables[t].first_row, sum);
     }

@@ -244,9 +244,9 @@ static inline void numbered_update(struct numbered_own *own, uint32_t rows,
 }
 
 /* Sums and updates the rows of a unit. */
-static inline void numbered_sum(const struct numbered *x, const struct gather *g,
-                                struct numbered_unit unit, const struct rule_step *steps,
-                                const struct table *io, int thread) {
+static inline void numbered_step(const struct numbered *x, const struct gather *g,
+                                 struct numbered_unit unit, const struct rule_step *steps,
+                                 const struct table *io, int thread) {
     const struct batch *in = g->in;
     const int32_t t = unit.table, dim = in->tables[t].dim;
     struct numbered_own *own = &x->own[thread];
@@ -285,6 +285,6 @@ static inline void numbered_sum(const struct numbered *x, const struct gather *g
         return;
     }
     const uint32_t middle = unit.first + (unit.last - unit.first) / 2;
-    numbered_sum(x, g, (struct numbered_unit){t, unit.first, middle}, steps, io, thread);
-    numbered_sum(x, g, (struct numbered_unit){t, middle + 1, unit.last}, steps, io, thread);
+    numbered_step(x, g, (struct numbered_unit){t, unit.first, middle}, steps, io, thread);
+    numbered_step(x, g, (struct numbered_unit){t, middle + 1, unit.last}, steps, io, thread);
 }

@@ -168,8 +168,8 @@ ALWAYS_INLINE void small_visit(void *ctx, struct lookup l) {
 }
 
 /* Sums unit k. If the table has no other slice, also updates its rows. */
-static inline void small_sum(const struct small_tables *x, const struct gather *g, int32_t k,
-                             const struct rule_step *steps, const struct table *io, int thread) {
+static inline void small_step(const struct small_tables *x, const struct gather *g, int32_t k,
+                              const struct rule_step *steps, const struct table *io, int thread) {
     const struct batch *in = g->in;
     const struct small_unit *u = &x->unit[k];
     const int32_t t = u->table, dim = in->tables[t].dim;

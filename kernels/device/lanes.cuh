@@ -5,7 +5,8 @@
  *
  * The groups of a warp stay together: all lanes of a warp call the functions that exchange values. A group
  * without work takes part and gives nothing. So every mask is a constant, and nvcc does not have to compare
- * masks at run time (MATCH.ANY). Groups that went apart would take their turns one after another anyway.
+ * masks at run time (MATCH.ANY). If groups
+ * diverged, the hardware would run them one after another anyway.
  */
 #pragma once
 

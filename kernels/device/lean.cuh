@@ -82,8 +82,8 @@ template <class L> static __device__ __forceinline__ struct stack stack_here() {
 /* An array of a table: its first row. */
 struct lean_array {
     char *data;
-    uint32_t stride,
-        also; /* bytes, or quads of a plain array; of the weights the row's dim, of the row's states the table */
+    uint32_t stride;       /* in bytes; in quads if the array is plain */
+    uint32_t dim_or_table; /* of weights the row's dim, of row states the table's number */
 };
 
 /* A table for an update. Fields that a rule does not use cost nothing. */
@@ -121,9 +121,9 @@ static __device__ __forceinline__ void table_put(const struct target &to, struct
             s.at + L::TABLE_AT + quad * 16,
             quad_of(make_float4(bits_float(a), bits_float(b), bits_float(c), bits_float(d))));
     };
-    const auto put_array = [&](int quad, const struct array &a, uint32_t also) {
+    const auto put_array = [&](int quad, const struct array &a, uint32_t dim_or_table) {
         put(quad, (uint32_t)(uintptr_t)a.data, (uint32_t)((uintptr_t)a.data >> 32),
-            (uint32_t)a.stride / (L::PLAIN ? 16 : 1), also);
+            (uint32_t)a.stride / (L::PLAIN ? 16 : 1), dim_or_table);
     };
     __syncwarp(ALL_LANES);
     if (threadIdx.x % WARP == 0) {
@@ -141,7 +141,7 @@ static __device__ __forceinline__ void table_put(const struct target &to, struct
 }
 
 static __device__ __forceinline__ int32_t dim_here(shared_address table, int token) {
-    return (int32_t)shared_array_at(table, TABLE_WEIGHT_QUAD, token).also;
+    return (int32_t)shared_array_at(table, TABLE_WEIGHT_QUAD, token).dim_or_table;
 }
 
 /* The key of the table's first row. */
@@ -156,9 +156,9 @@ table_here(const struct target &to, const struct stack &s, unsigned lane) {
     struct lean_table<L::rule::states> t;
     t.weight = shared_array_at(s.at + L::TABLE_AT, TABLE_WEIGHT_QUAD, s.top);
     t.row = shared_array_at(s.at + L::TABLE_AT, TABLE_ROW_QUAD, s.top);
-    t.dim = (int32_t)t.weight.also;
-    t.shape = &to.tables[t.row.also];
-    t.step = &to.steps[t.row.also];
+    t.dim = (int32_t)t.weight.dim_or_table;
+    t.shape = &to.tables[t.row.dim_or_table];
+    t.step = &to.steps[t.row.dim_or_table];
     const int own = quad_column<L>(lane, 0), column = own < t.dim ? own : 0;
     t.weight.data += column * (L::PLAIN ? 4 : (int)dtype_bytes(t.shape->weight_type));
     keep_sum(&t.weight.data);
@@ -194,8 +194,9 @@ static __device__ __forceinline__ void prefetch_row(const struct target &to, con
     enum { LINE = 128 };
     const struct lean_array w = shared_array_at(s.at + L::TABLE_AT, TABLE_WEIGHT_QUAD, (int)row),
                             r = shared_array_at(s.at + L::TABLE_AT, TABLE_ROW_QUAD, (int)row);
-    const int dim = (int)w.also,
-              bytes = dim * (L::PLAIN ? 4 : (int)dtype_bytes(to.tables[r.also].weight_type));
+    const int dim = (int)w.dim_or_table,
+              bytes =
+                  dim * (L::PLAIN ? 4 : (int)dtype_bytes(to.tables[r.dim_or_table].weight_type));
     const uint64_t on = (uint64_t)row * w.stride * (L::PLAIN ? 16 : 1);
     const char *at = in_global(w.data + on);
 #pragma unroll

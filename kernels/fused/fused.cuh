@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * The two halves of the fused kernels: the index, which needs only the ids, and the sum with the
- * update. The kernels differ in when they do the first half. Index: what sorts the entries; struct sorted, or struct
- * cub_sorted (CUB).
+ * update. The kernels differ in when they do the first half. The template parameter Index sorts the entries. It is
+ * struct sorted, or struct cub_sorted, which sorts by CUB.
  */
 #pragma once
 
@@ -21,7 +21,7 @@ static __device__ inline struct rows_and_tables operator+(struct rows_and_tables
     return {x.rows + y.rows, x.tables + y.tables};
 }
 
-/* The tables in the order of their classes. One block: sets range[num_tables] and order[num_tables]. */
+/* Orders the tables by class. Runs as one block and fills the num_tables elements of range and of order. */
 static __global__ void __launch_bounds__(SCAN_BLOCK)
     order_tables(const struct batch in, const struct classes c, struct key_range *range,
                  struct placed_table *order) {
@@ -80,7 +80,7 @@ template <class Index> static size_t fused_scratch_bytes(const struct batch *sha
     return fused_lay_out(&p, shape, NULL);
 }
 
-/* Lean code also sums, if gradient rows are aligned and there is no max. */
+/* Lean code can sum only if gradient rows are aligned and no feature has a max. */
 static const char *fused_variant(const struct batch *in) {
     const bool lean = !has_pooling(in, POOL_MAX) && grad_unit(in) % LANE_COLUMNS == 0;
     return lean ? rows_variant(in) : "general";

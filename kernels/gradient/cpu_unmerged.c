@@ -17,14 +17,14 @@
 #include "kernels/host/row.h"
 #include "kernels/host/team.h"
 
-struct plan {
+struct layout {
     struct gather gather;
     struct sparse_gradient *to; /* [num_tables] */
     uint32_t *next;             /* [threads][num_tables] counts, then a thread's next entries */
     uint32_t *first;            /* [num_tables + 1] entries of earlier tables */
 };
 
-static size_t lay_out(struct plan *p, const struct batch *in, int threads, void *base) {
+static size_t lay_out(struct layout *p, const struct batch *in, int threads, void *base) {
     struct scratch s = {base, 0};
     gather_lay_out(&p->gather, &s, in, false);
     p->to = scratch_take(&s, in->num_tables, sizeof *p->to);
@@ -34,7 +34,7 @@ static size_t lay_out(struct plan *p, const struct batch *in, int threads, void 
 }
 
 static size_t scratch_bytes(const struct batch *shape, int threads) {
-    return lay_out(&(struct plan){0}, shape, threads, NULL);
+    return lay_out(&(struct layout){0}, shape, threads, NULL);
 }
 
 ALWAYS_INLINE void count_lookup(void *ctx, struct lookup l) {
@@ -99,7 +99,7 @@ static void count(const struct batch *in, int64_t lo, int64_t hi, uint32_t *mine
     }
 }
 
-static void expand(const struct plan *p, const struct batch *in, int64_t lo, int64_t hi,
+static void expand(const struct layout *p, const struct batch *in, int64_t lo, int64_t hi,
                    uint32_t *mine) {
     for (STRETCHES(s, in, lo, hi)) {
         const struct sparse_gradient *to = &p->to[s.table];
@@ -116,26 +116,26 @@ static void expand(const struct plan *p, const struct batch *in, int64_t lo, int
 
 static int run(const struct batch *in, const struct rule_step *steps, const struct table *io,
                const struct launch *how) {
-    struct plan plan;
+    struct layout layout;
     (void)steps, (void)io;
-    lay_out(&plan, in, how->threads, how->scratch);
-    gradient_lay_out(in, false, how->output, plan.to);
-    gather_prepare(&plan.gather);
+    lay_out(&layout, in, how->threads, how->scratch);
+    gradient_lay_out(in, false, how->output, layout.to);
+    gather_prepare(&layout.gather);
 #pragma omp parallel num_threads(how->threads)
     {
         const int thread = omp_get_thread_num(), threads = omp_get_num_threads();
         const int64_t lo = part_begin(in->lookups, thread, threads);
         const int64_t hi = part_begin(in->lookups, thread + 1, threads);
-        uint32_t *mine = plan.next + (int64_t)thread * in->num_tables;
-        gather_fill(&plan.gather, thread, threads);
+        uint32_t *mine = layout.next + (int64_t)thread * in->num_tables;
+        gather_fill(&layout.gather, thread, threads);
         count(in, lo, hi, mine);
-        team_cursors(plan.next, in->num_tables, plan.first, threads);
+        team_cursors(layout.next, in->num_tables, layout.first, threads);
 #pragma omp master
         stage_done(how, STAGE_INDEX);
-        expand(&plan, in, lo, hi, mine);
+        expand(&layout, in, lo, hi, mine);
     }
     for (int32_t t = 0; t < in->num_tables; t++)
-        *plan.to[t].count = plan.first[t + 1] - plan.first[t];
+        *layout.to[t].count = layout.first[t + 1] - layout.first[t];
     stage_done(how, STAGE_REDUCE);
     return 0;
 }

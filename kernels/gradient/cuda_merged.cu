@@ -16,7 +16,7 @@
 
 enum { TABLES_BLOCK = 128 };
 
-struct plan {
+struct layout {
     struct compact_sort sort;
     uint32_t *first;            /* [num_tables] first run of each table */
     struct sparse_gradient *of; /* [num_tables] parts of the output */
@@ -33,7 +33,7 @@ struct product {
     void *output;
 };
 
-static size_t lay_out(struct plan *p, const struct batch *in, void *base) {
+static size_t lay_out(struct layout *p, const struct batch *in, void *base) {
     struct scratch s = {(char *)base, 0};
     compact_sort_lay_out(&p->sort, in, &s);
     p->first = (uint32_t *)scratch_take(&s, in->num_tables, sizeof *p->first);
@@ -42,7 +42,7 @@ static size_t lay_out(struct plan *p, const struct batch *in, void *base) {
 }
 
 static size_t scratch_bytes(const struct batch *shape, int) {
-    struct plan p;
+    struct layout p;
     return lay_out(&p, shape, NULL);
 }
 
@@ -88,7 +88,7 @@ static __global__ void __launch_bounds__(LANES_BLOCK)
         to.values[at * dim + d] = p.from.grad[run * p.from.stride + d];
 }
 
-static cudaError_t write_product(const struct plan *p, const struct batch *in, void *output,
+static cudaError_t write_product(const struct layout *p, const struct batch *in, void *output,
                                  cudaStream_t stream) {
     const struct entries e = entries_of(in);
     const struct product product = {p->sort.runs.compact,
@@ -110,7 +110,7 @@ static cudaError_t write_product(const struct plan *p, const struct batch *in, v
 static int run(const struct batch *in, const struct rule_step *steps, const struct table *io,
                const struct launch *how) {
     cudaStream_t stream = (cudaStream_t)how->stream;
-    struct plan p;
+    struct layout p;
     lay_out(&p, in, how->scratch);
     p.sort.runs.target = target_of(in, steps, io);
     cudaError_t status = compact_sort_index(&p.sort, in, stream);

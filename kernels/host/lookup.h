@@ -38,7 +38,7 @@ struct lookup_feature {
     int thread, threads;
 };
 
-/* The number of lookups that count in a bag with a mean. */
+/* The divisor of a mean: the lookups of a bag that are not padding, but at least 1. */
 static inline int64_t counted(const struct looked_up *x, int64_t lookups) {
     int64_t count = lookups;
     if (x->padding >= 0)

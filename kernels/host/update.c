@@ -237,19 +237,19 @@ ALWAYS_INLINE void update_copy(const struct rule_step *restrict step,
     float room[RUNS_DIM_MOST] __attribute__((aligned(64))), *copy = room;
     const struct row_format f = row_format(shape, step->number, TABLE_WEIGHT, row);
     void *const weight = array_row(&to->weight, row);
-    struct table wide = *to;
-    wide.weight = (struct array){copy, 0}; /* every row is the copy */
+    struct table widened = *to;
+    widened.weight = (struct array){copy, 0}; /* every row is the copy */
     row_widen_as(f.type, weight, dim, copy);
-    update_as(step, &wide, FP32, dim, row, grad);
+    update_as(step, &widened, FP32, dim, row, grad);
     row_narrow(&f, copy, dim, weight);
 }
 
-/* type: of the weights; FP8: of any narrower type, rounded in any way. wide: weights and gradients are fp32. */
+/* type is the type of the weights, or BY_COPY. If all_fp32 is set, gradients are fp32, too. */
 ALWAYS_INLINE void runs_as(const struct rule_step *restrict step, const struct table *restrict to,
                            const struct unit_runs *given, const int32_t dim, const enum dtype type,
-                           const bool wide) {
+                           const bool all_fp32) {
     const struct unit_runs x = *given;
-    const int64_t bytes = dim * dtype_bytes(type == FP8 ? x.shape->weight_type : type);
+    const int64_t bytes = dim * dtype_bytes(type == BY_COPY ? x.shape->weight_type : type);
     const uint32_t last = x.begin[x.count];
     for (uint32_t r = 0; r < x.count && r < x.row_distance; r++)
         prefetch_arrays(to, entry_row(x.entry[x.begin[r]]), dim, bytes);
@@ -265,15 +265,16 @@ ALWAYS_INLINE void runs_as(const struct rule_step *restrict step, const struct t
         const float *grad = sum;
         const int32_t columns = dim < REGISTERS * LANES ? dim : REGISTERS * LANES;
         for (int32_t d = 0; d < dim; d += columns) {
-            if (wide || x.grad_type == FP32)
+            if (all_fp32 || x.grad_type == FP32)
                 sum_unit_run(&x, FP32, first, end, last, dim, d, columns, sum);
             else if (x.grad_type == BF16)
                 sum_unit_run(&x, BF16, first, end, last, dim, d, columns, sum);
             else
                 sum_unit_run(&x, FP16, first, end, last, dim, d, columns, sum);
         }
-        if (!wide) __asm__("" : "+r"(grad) : : "memory"); /* gcc 12 would split it into scalars */
-        if (type == FP8)
+        if (!all_fp32)
+            __asm__("" : "+r"(grad) : : "memory"); /* gcc 12 would split it into scalars */
+        if (type == BY_COPY)
             update_copy(step, to, x.shape, dim, row, grad);
         else
             update_as(step, to, type, dim, row, grad);
@@ -291,20 +292,20 @@ ALWAYS_INLINE void runs_as(const struct rule_step *restrict step, const struct t
 COMMON_DIMS(UPDATE)
 UPDATE(0)
 
-#define UPDATE_RUNS_(name, d, type, wide)                                                          \
+#define UPDATE_RUNS_(name, d, type, all_fp32)                                                      \
     static void name(const struct rule_step *step, const struct table *table,                      \
                      const struct unit_runs *runs) {                                               \
         struct rule_step own = *step;                                                              \
         const struct table rows = *table;                                                          \
-        own.adjust.gradient = true; /* for row_element(): no sum is -0 */                          \
-        runs_as(&own, &rows, runs, d, type, wide);                                                 \
+        own.adjust.gradient = true; /* a sum is never -0, so row_element() need not add 0 to it */ \
+        runs_as(&own, &rows, runs, d, type, all_fp32);                                             \
     }
 #define UPDATE_RUNS(d)                                                                             \
-    UPDATE_RUNS_(update_wide_runs_##d, d, FP32, true)                                              \
+    UPDATE_RUNS_(update_all_fp32_runs_##d, d, FP32, true)                                          \
     UPDATE_RUNS_(update_fp32_runs_##d, d, FP32, false)                                             \
     UPDATE_RUNS_(update_bf16_runs_##d, d, BF16, false)                                             \
     UPDATE_RUNS_(update_fp16_runs_##d, d, FP16, false)                                             \
-    UPDATE_RUNS_(update_copy_runs_##d, d, FP8, false)
+    UPDATE_RUNS_(update_copy_runs_##d, d, BY_COPY, false)
 UPDATE_RUNS(16)
 UPDATE_RUNS(32)
 UPDATE_RUNS(64)
@@ -317,6 +318,6 @@ UPDATE_RUNS(256)
     { NULL, name##_16, name##_32, name##_64, name##_128, name##_256, NULL }
 const struct update_functions OWN(RULE) = {
     {COMMON_DIMS(LISTED) update_0},
-    LISTED_RUNS(update_wide_runs),
+    LISTED_RUNS(update_all_fp32_runs),
     {LISTED_RUNS(update_fp32_runs), LISTED_RUNS(update_bf16_runs), LISTED_RUNS(update_fp16_runs),
      LISTED_RUNS(update_copy_runs)}};

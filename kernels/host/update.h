@@ -66,11 +66,15 @@ struct unit_runs {
 typedef void update_runs(const struct rule_step *step, const struct table *table,
                          const struct unit_runs *runs);
 
+/* Weights of any narrower type, rounded in any way: a row is widened into a copy. FP8 is never updated in registers, so
+ * its place in runs[] is free. */
+#define BY_COPY FP8
+
 /* A rule's functions, by dim class. Some classes have no update_runs. */
 struct update_functions {
     update_row *of[DIM_CLASSES];
-    update_runs *wide[DIM_CLASSES];              /* weights and gradients are fp32 */
-    update_runs *runs[DTYPE_COUNT][DIM_CLASSES]; /* by type of the weights; FP8: any narrower one */
+    update_runs *all_fp32[DIM_CLASSES];          /* of fp32 weights and gradients */
+    update_runs *runs[DTYPE_COUNT][DIM_CLASSES]; /* by the type of the weights, or BY_COPY */
 };
 
 #define X(rule, ...) extern const struct update_functions update_##rule AT_LEVEL(update_##rule);
@@ -167,11 +171,12 @@ static inline update_runs *unit_runs_of(const struct updater *u, enum dtype grad
                        u->narrow == (type != FP32);
     const struct update_functions *of = update_functions_of(u->shape->rule);
     if (!as_is) return NULL;
-    if (type == FP32 && grad_type == FP32) return of->wide[dim_class(u->dim)];
+    if (type == FP32 && grad_type == FP32) return of->all_fp32[dim_class(u->dim)];
     const bool in_registers = type == FP32 || u->shape->rounding == ROUND_NEAREST;
-    return of->runs[in_registers ? type : FP8][dim_class(u->dim)];
+    return of->runs[in_registers ? type : BY_COPY][dim_class(u->dim)];
 }
 
+/* These three are in row.c. */
 void updater_narrow(const struct updater *u, int64_t row, const float *grad)
     AT_LEVEL(updater_narrow);
 void updater_watch(const struct updater *u, int64_t row, const float *grad) AT_LEVEL(updater_watch);

@@ -24,7 +24,7 @@ struct marks {
     int64_t words;
 };
 
-struct plan {
+struct layout {
     struct marks marks;
     float *scale;
     uint32_t *touched; /* number of touched rows */
@@ -34,7 +34,7 @@ struct plan {
     size_t temp_bytes;
 };
 
-static size_t lay_out(struct plan *p, const struct batch *in, void *base) {
+static size_t lay_out(struct layout *p, const struct batch *in, void *base) {
     struct scratch s = {(char *)base, 0};
     int64_t words = (all_rows(in) + 31) / 32, rows = touchable_rows(in), stride = row_stride(in);
     p->scale = mean_scales_take(&s, in);
@@ -53,7 +53,7 @@ static size_t lay_out(struct plan *p, const struct batch *in, void *base) {
 }
 
 static size_t scratch_bytes(const struct batch *shape, int) {
-    struct plan p;
+    struct layout p;
     return lay_out(&p, shape, NULL);
 }
 
@@ -107,7 +107,7 @@ struct to_touched {
     }
 };
 
-static cudaError_t enqueue_index(struct plan *p, const struct batch *in, cudaStream_t stream) {
+static cudaError_t enqueue_index(struct layout *p, const struct batch *in, cudaStream_t stream) {
     struct marks m = p->marks;
     unsigned blocks = blocks_for(m.words, LOOKUP_BLOCK);
     mean_scales_fill(in, p->scale, stream);
@@ -125,7 +125,7 @@ static cudaError_t enqueue_index(struct plan *p, const struct batch *in, cudaStr
 static int run(const struct batch *in, const struct rule_step *steps, const struct table *io,
                const struct launch *how) {
     cudaStream_t stream = (cudaStream_t)how->stream;
-    struct plan p;
+    struct layout p;
     lay_out(&p, in, how->scratch);
     cudaError_t status = in->lookups ? enqueue_index(&p, in, stream) : cudaSuccess;
     stage_done(how, STAGE_INDEX);

@@ -25,14 +25,14 @@ HOST_DEVICE int64_t table_floats(const struct table_shape *t) {
     return (t->rows * t->dim + LANE_COLUMNS - 1) / LANE_COLUMNS * LANE_COLUMNS;
 }
 
-struct plan {
+struct layout {
     float *scale, *grad;
     int64_t *first; /* [num_tables] floats of grad before the table's */
     int64_t floats;
     uint32_t *listed, *key; /* rows that take a step: how many, and [all rows] which */
 };
 
-static size_t lay_out(struct plan *p, const struct batch *in, void *base) {
+static size_t lay_out(struct layout *p, const struct batch *in, void *base) {
     struct scratch s = {(char *)base, 0};
     p->floats = 0;
     for (int32_t t = 0; t < in->num_tables; t++) p->floats += table_floats(&in->tables[t]);
@@ -45,7 +45,7 @@ static size_t lay_out(struct plan *p, const struct batch *in, void *base) {
 }
 
 static size_t scratch_bytes(const struct batch *shape, int) {
-    struct plan p;
+    struct layout p;
     return lay_out(&p, shape, NULL);
 }
 
@@ -92,7 +92,7 @@ static __global__ void __launch_bounds__(LIST_BLOCK)
     if (step >> lane & 1) key[at + (uint32_t)__popc(step & ((1u << lane) - 1u))] = number;
 }
 
-static cudaError_t enqueue_sweep(const struct plan *p, const struct target &to,
+static cudaError_t enqueue_sweep(const struct layout *p, const struct target &to,
                                  const struct batch *in, cudaStream_t stream) {
     const uint32_t rows = (uint32_t)all_rows(in);
     cudaError_t status = cudaMemsetAsync(p->listed, 0, sizeof *p->listed, stream);
@@ -107,7 +107,7 @@ static cudaError_t enqueue_sweep(const struct plan *p, const struct target &to,
 static int run(const struct batch *in, const struct rule_step *steps, const struct table *io,
                const struct launch *how) {
     cudaStream_t stream = (cudaStream_t)how->stream;
-    struct plan p;
+    struct layout p;
     lay_out(&p, in, how->scratch);
     mean_scales_fill(in, p.scale, stream);
     LAUNCH(find_first, 1, SCAN_BLOCK, 0, stream, in->device_tables, in->num_tables, p.first);

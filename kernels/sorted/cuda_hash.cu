@@ -26,7 +26,7 @@ struct slots {
     uint64_t count;         /* a power of two */
 };
 
-struct plan {
+struct layout {
     struct slots slots;
     struct runs runs;
     struct counters counters;
@@ -45,7 +45,7 @@ struct totals {
     uint32_t runs;
 };
 
-static size_t lay_out(struct plan *p, const struct batch *in, void *base) {
+static size_t lay_out(struct layout *p, const struct batch *in, void *base) {
     struct scratch s = {(char *)base, 0};
     int64_t rows = touchable_rows(in), stride = row_stride(in);
     runs_lay_out(&p->runs, &s, in, in->lookups, widest(in));
@@ -71,7 +71,7 @@ static size_t lay_out(struct plan *p, const struct batch *in, void *base) {
 }
 
 static size_t scratch_bytes(const struct batch *shape, int) {
-    struct plan p;
+    struct layout p;
     return lay_out(&p, shape, NULL);
 }
 
@@ -144,7 +144,7 @@ static __global__ void __launch_bounds__(LOOKUP_BLOCK)
     entry_put(e, to, counts ? s.key[slot[i]] : e.padding, entry_value(unplaced, i));
 }
 
-static cudaError_t enqueue_index(struct plan *p, const struct batch *in, cudaStream_t stream) {
+static cudaError_t enqueue_index(struct layout *p, const struct batch *in, cudaStream_t stream) {
     struct entries e = p->runs.entries;
     struct slots s = p->slots;
     unsigned blocks = blocks_for(in->lookups, LOOKUP_BLOCK);
@@ -167,7 +167,7 @@ static cudaError_t enqueue_index(struct plan *p, const struct batch *in, cudaStr
 static int run(const struct batch *in, const struct rule_step *steps, const struct table *io,
                const struct launch *how) {
     cudaStream_t stream = (cudaStream_t)how->stream;
-    struct plan p;
+    struct layout p;
     lay_out(&p, in, how->scratch);
     cudaError_t status = in->lookups ? enqueue_index(&p, in, stream) : cudaSuccess;
     stage_done(how, STAGE_INDEX);

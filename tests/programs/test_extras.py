@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""The core stands alone: it names no extra, kernels include kernels only, an extra reaches the core and extras/library
-only, and without any one of them, or all, the rest builds and links."""
+"""The core stands alone: it names no extra, kernels include kernels only, and an extra uses only the core and
+extras/library. If any one extra is removed, the rest has a plan to build; if all are, the rest links."""
 import glob
 import os
 import re
@@ -16,7 +16,7 @@ EXTRAS = sorted(os.path.basename(os.path.dirname(p)) for p in glob.glob(os.path.
 INCLUDE = re.compile(r'(?m)^[ \t]*#[ \t]*include[ \t]+"extras/([a-z]+)/')
 NAMED = re.compile(r"(?m)^(?![ \t]*(?:#|//|\*|/\*)).*\bextras/([a-z]+)\b")  # in a line that is no comment
 COMPILED, READ = (".c", ".h", ".cpp", ".cu", ".cuh"), (".mk", ".py", ".sh")
-RECORDED = {"studies": {"peers"}}  # a record of a machine has their results, too
+RECORDED = {"studies": {"peers"}}  # studies name peers: a record of a machine has results of peers, too
 CORE = ("Makefile", "rules", "kernels", "harness", "emulation", "cli", "reports", "datasets", "tests")
 
 
@@ -28,7 +28,7 @@ def files(*folders):
 
 
 def reached(pattern, endings, *folders):
-    """{(file, extra)} of what files with these endings say."""
+    """The (file, extra) of all files with these endings in which the pattern finds the name of an extra."""
     found = set()
     for path in files(*folders):
         if path.endswith(endings):
@@ -51,7 +51,7 @@ def test_the_core_names_no_extra(_):
 
 
 def test_a_kernel_includes_kernels_alone_and_knows_no_rule(_):
-    """What all of them share, kernels/*.*, may name rules."""
+    """Files directly in kernels/, which all kernels share, may name rules."""
     kernels = [os.path.relpath(path, tap.ROOT) for path in files("kernels") if path.endswith(COMPILED)]
     assert len(kernels) > 50, kernels
     rules = "|".join(os.path.basename(p)[:-2] for p in glob.glob(os.path.join(tap.ROOT, "rules", "*.h")))
@@ -85,7 +85,7 @@ def copy_of(tree):
 
 
 def test_without_an_extra_the_rest_has_all_it_needs(folder):
-    """The library goes with those that include it."""
+    """When the library is removed, all extras that include it are removed as well."""
     tree, aside = os.path.join(folder, "tree"), os.path.join(folder, "aside")
     copy_of(tree)
     os.mkdir(aside)
@@ -108,7 +108,7 @@ def test_without_extras_embfuse_links_and_has_its_own_commands(folder):
     tree = os.path.join(folder, "tree")
     copy_of(tree)
     shutil.rmtree(os.path.join(tree, "extras"))
-    for part in "cli", "harness", "kernels":  # those of this build, with their times, so that little is compiled again
+    for part in "cli", "harness", "kernels":  # with the times of this build's objects, so that make recompiles little
         shutil.copytree(os.path.join(tap.BUILD, part), os.path.join(tree, "build", part))
     for path in glob.glob(os.path.join(tap.BUILD, "*.h")) + glob.glob(os.path.join(tap.BUILD, "*.inc")):
         shutil.copy2(path, os.path.join(tree, "build"))

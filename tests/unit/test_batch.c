@@ -14,8 +14,8 @@
 
 /* --- gradients and weights */
 
-/* Exact gradients are multiples of 1/64, each as often; real ones are spread evenly over -1 to 1. No
- * batch has those of another. */
+/* Exact gradients are the multiples of 1/64 from -4/64 to 4/64, all equally frequent; real ones are spread evenly over -1
+ * to 1. Different batches have different gradients. */
 static void gradients(void **state) {
     (void)state;
     for (int exact = 0; exact < 2; exact++) {
@@ -92,7 +92,8 @@ static void duplicates_by_mean(void **state) {
 static const char *const mixed_tables =
     "features 2\ntable rows 10 dim 3 length uniform 0 4\ntable rows 20 dim 5 length fixed 2\n";
 
-/* Pooled rows lie side by side, in rows of all columns; those of sequences one after the other. */
+/* Gradients of pooled features lie side by side: each bag has one row with the columns of all features. Gradients of
+ * sequences lie one feature after the other. */
 static void layout(void **state) {
     static const int dim[] = {3, 3, 5, 5};
     (void)state;
@@ -121,7 +122,7 @@ static void layout(void **state) {
 enum { IDS = 6, OFFSETS = 5 };
 struct invalid_case {
     const char *test;
-    int at; /* of the ids, or from IDS on of the offsets */
+    int at; /* the index of the wrong number: below IDS of an id, from IDS on of an offset */
     int64_t value;
     const char *message;
 };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * When a sample counts as disturbed: planted files of threads and CPUs.
+ * Tests when a sample counts as disturbed, with planted files of /proc.
  */
 #define _GNU_SOURCE
 #include <math.h>
@@ -30,7 +30,7 @@ static struct disturbance of(const char *first, const char *second) {
 static void waiting_is_added_up(void **state) {
     (void)state;
     assert_true(fabs(of("5000000 1000000 3\n", "9 2500000 1\n").waited - 3.5e-3) < 1e-12);
-    assert_true(isnan(of("0 0 0\n", "0 0 0\n").waited)); /* a kernel that does not count */
+    assert_true(isnan(of("0 0 0\n", "0 0 0\n").waited)); /* Linux does not record waiting */
     assert_true(isnan(of(NULL, NULL).waited));
     assert_true(isnan(disturbance_now("/nowhere").waited));
 }

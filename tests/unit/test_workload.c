@@ -38,8 +38,8 @@ static uint64_t hash_batch(const struct batch *in) {
     return hash_bytes(h, in->grad, (size_t)(in->grad_elements * dtype_bytes(in->grad_type)));
 }
 
-/* --- the same for any number of threads, and of batches that follow; large enough for every parallel
- * loop to be parallel */
+/* --- a batch does not depend on the number of threads, nor on the number of later batches. These workloads are so
+ * large that every parallel loop does run in parallel. */
 
 static const char *const parallel_specs[] = {
     "workload zipf\nbatch 70000\nrows 1e6\ndim 3\nlength uniform 0 4\nfeatures 2\nreuse 0.3\n"
@@ -109,7 +109,7 @@ static void micro_batches(void **state) {
     workload_free(&b);
 }
 
-/* The parts of a table have its lookups and per-sample weights, and their columns of its gradient. */
+/* Each column shard of a table has the table's lookups and per-sample weights, and the gradient of its own columns. */
 static void column_shards(void **state) {
 #define WHOLE "workload w\nbatch 40\ntables 2\nrows 100\ndim 7\nweighted 1\nreuse 0.5\n"
     struct workload a = generate(WHOLE, 2, GRAD_REAL),

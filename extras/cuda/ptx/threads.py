@@ -8,7 +8,7 @@ from problem import Refused
 
 
 def collective(b, op, mask, value="0"):
-    """The result, a u64, of a collective of the lanes in a mask."""
+    """The C++ expression that runs a collective of the lanes in a mask. Its value is a u64."""
     return f"ptx::warp(emulation::WarpOp::{op}, {b.value(mask, 'u32')}, {value}, {b.unit.instruction('collective')})"
 
 
@@ -26,7 +26,7 @@ def barrier(b, o, mods, args):
         op, t = {"and": ("all", "pred"), "or": ("any", "pred"), "popc": ("count", "u32")}[mods[1]]
         if mods[2] == t:
             return b.set(args[0], t, f"({t}){block_barrier(b, op, b.value(args[2], 'pred'))}")
-    raise Refused("only barrier 0 of all threads is known")
+    raise Refused("only barrier 0, with all threads of the block, is supported")
 
 
 def shuffle(b, o, mods, args):
@@ -85,7 +85,7 @@ def nothing(b, o, mods, args):
 def back(b, o, mods, args):
     only(mods, "uni")
     if o == "exit" and not b.function.is_entry:
-        raise Refused("exit in a function")
+        raise Refused("exit is supported in a kernel, not in a device function")
     return "return;"
 
 
@@ -116,7 +116,8 @@ def call(b, o, mods, args):
         raise Refused(f"a call of {args[0]}, which is not in this file")
     given = [x.strip() for x in args[1].strip("() ").split(",") if x.strip()] if len(args) > 1 else []
     if len(given) != len(called.parameters) or len(results) != len(called.results):
-        raise Refused(f"{len(given)} arguments for {args[0]}")
+        raise Refused(f"a call of {args[0]} with {len(given)} arguments and {len(results)} results: it has {len(called.parameters)} and "
+                      f"{len(called.results)}")
     b.calls.add(called.symbol)
     return f"{b.unit.function_name(called)}({', '.join(['frame'] + [b.variable(v) for v in results + given])});"
 

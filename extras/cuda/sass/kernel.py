@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""The kernel to count: the facts that target.cu prints, its machine code and resources, and a run of some blocks."""
+"""The kernel to count: the facts that target.cu prints, its machine code and its resources. Also runs some of its
+blocks."""
 import os
 import struct
 import subprocess
@@ -18,8 +19,8 @@ from batch import POINTS, Batch  # noqa: E402
 from machine import Machine, Stopped  # noqa: E402
 
 ARCH = 90
-STACK = 0x28              # where the constants have the begin of a lane's stack
-PARAM_CBANK = 0x0a        # the attribute that tells where arguments begin, and their bytes
+STACK = 0x28              # offset in constant bank 0 of a lane's initial stack pointer
+PARAM_CBANK = 0x0a        # the attribute with the offset and the size of the arguments
 LOCAL = 4096              # bytes of a lane, as in machine.h
 
 
@@ -60,7 +61,7 @@ class Kernels:
                 cwd=self._folder.name)
             made = os.listdir(self._folder.name)
             if len(made) != 1:
-                raise Stopped(f"{path} has {len(made)} cubins of sm_{ARCH}, not one; build with CUDA_ARCHS={ARCH}")
+                raise Stopped(f"{path} has {len(made)} cubins of sm_{ARCH} instead of one; build with CUDA_ARCHS={ARCH}")
             path = os.path.join(self._folder.name, made[0])
         self.path, self.cubin = path, Cubin(path)
         self.names = {short: name for name, short in demangle(self.cubin.functions()).items()}
@@ -78,12 +79,12 @@ class Kernels:
         return self.texts[name]
 
     def shared(self, name):
-        """Bytes of static shared memory, with those that CUDA reserves."""
+        """Bytes of static shared memory, with the bytes that CUDA reserves."""
         head = self.cubin.sections.get(".nv.shared." + self.mangled(name))
         return head[5] if head else 1024
 
     def arguments(self, name):
-        """(where they begin in the constants, their bytes)"""
+        """(offset of the arguments in the constant bank, their size in bytes)"""
         for attribute, value in self.cubin.attributes(".nv.info." + self.mangled(name)):
             if attribute == PARAM_CBANK:
                 return struct.unpack("<HH", value[4:8])
@@ -108,7 +109,8 @@ def constants(facts, at):
 
 
 class Run:
-    """Some blocks of the kernel at a point. lookups, rows: of these blocks; checked: as Batch.wrong()."""
+    """Some blocks of the kernel at a point. lookups and rows count these blocks only; checked is what Batch.wrong()
+    returned."""
 
     def __init__(self, lib, kernels, target, name, entries, dim, rule, blocks):
         self.facts, self.point = Facts(target, name, dim, rule), f"{name}, dim {dim}"

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
- * The lookup in a mapped table. The types of the kernels use the code of the forward kernels, with their
- * prefetch; only rows of int8 are summed here.
+ * The lookup in a mapped table. Tables of fp32, fp16, bf16 and fp8 use the code and the prefetch of the forward
+ * kernels. This file sums only rows of int8.
  */
 #include "kernels/host/lookup.h"
 #include "extras/library/frozen/row.h"
 
 enum { AHEAD = 16 }; /* as cpu_lookup_ahead */
 
-/* This thread's part of the bags, as lookup_bags(). */
+/* Sums this thread's part of the bags, as lookup_bags() in kernels/host/lookup.c does for other types. */
 static void int8_bags(const struct lookup_feature *f) {
     const struct batch *in = f->in;
     const bool each = f->feature->pooling == POOL_NONE;
@@ -42,7 +42,7 @@ static void int8_bags(const struct lookup_feature *f) {
     }
 }
 
-/* The part of a thread. The shape of an int8 table has a type that nothing reads. */
+/* Does one thread's part. Nothing reads shape.weight_type of an int8 table. */
 NOINLINE void lookup_as(const struct frozen *t, const struct batch *in, void *output, int thread,
                         int threads) {
     const struct table_shape shape = {
@@ -62,7 +62,7 @@ NOINLINE void lookup_as(const struct frozen *t, const struct batch *in, void *ou
 }
 
 void frozen_lookup(const struct frozen *t, const struct batch *in, void *output, int threads) {
-    if (threads == 1) { /* a request of a few rows does not wait for a team */
+    if (threads == 1) { /* no team is started, so a small request does not wait for one */
         lookup_as(t, in, output, 0, 1);
         return;
     }

@@ -29,7 +29,7 @@ static void by_hand(void **state) {
     FINE(embfuse_get(s.model, 0, "lr", &lr, &why));
     assert_float_equal(lr, 0.5, 0);
     FINE(embfuse_step(s.model, &s.batch, s.grad, &why));
-    /* Row 2 of table 0 has the gradients 1 and 3, row 3 of table 1 twice 2/2. */
+    /* Row 2 of table 0 gets gradients 1 and 3. Row 3 of table 1 gets two gradients of 2/2 each. */
     for (int d = 0; d < DIM; d++) {
         assert_float_equal(s.weight[0][1][d], 10 + d - 0.5, 0);
         assert_float_equal(s.weight[0][2][d], 20 + d - 2, 0);
@@ -42,7 +42,7 @@ static void by_hand(void **state) {
     embfuse_model_free(s.model);
 }
 
-/* Without a layout of the caller's, pooled features make a matrix, and sequences lie behind it. */
+/* If the caller gives no layout, the outputs of all pooled features form one matrix, and sequences follow it. */
 static void pooled_and_sequences(void **state) {
     (void)state;
     float row[4][2] = {{0, 1}, {10, 11}, {20, 21}, {30, 31}}, output[2 * 4 + 3 * 2];
@@ -67,12 +67,14 @@ static void pooled_and_sequences(void **state) {
     for (int64_t i = 0; i < elements; i++) assert_float_equal(output[i], expected[i], 0);
     FINE(embfuse_set(m, -1, "lr", 1, &why));
     FINE(embfuse_step(m, &batch, expected, &why));
-    assert_float_equal(row[1][0], 10 - 10 - 10, 0); /* a pooled bag, and the last of the sequence */
+    assert_float_equal(row[1][0], 10 - 10 - 10,
+                       0); /* from a pooled bag and from the last lookup of the sequence */
     assert_float_equal(row[3][1], 31 - 31, 0);
     embfuse_model_free(m);
 }
 
-/* Row 2 of table 0 is looked up by bags 0 and 2: the dots see it before the step, whatever its kernel. */
+/* Bags 0 and 2 look up row 2 of table 0. The weight gradients use the row as it was before the step, whichever kernel
+ * takes the step. */
 static void gradient_of_weights(void **state) {
     (void)state;
     static const float ones[8] = {1, 1, 1, 1, 1, 1, 1, 1};
@@ -94,8 +96,8 @@ static void gradient_of_weights(void **state) {
     }
 }
 
-/* A batch of no bags does what one without lookups does, on the host and on a device, in kernels that
- * move all rows, too; a forward writes nothing. */
+/* A step with a batch of no bags changes the same bits as a step with empty bags, on the host and on a device, also in
+ * kernels that update all rows. A forward of no bags writes nothing. */
 static void no_bags(void **state) {
     (void)state;
     static const struct embfuse_table tables[] = {{.rows = 9, .dim = 5, .rule = "adam"},
@@ -118,7 +120,7 @@ static void no_bags(void **state) {
             state_case_draw(&c[n], 3);
         }
         const struct work_path file = state_file("no_bags");
-        state_case_take(&c[0]); /* moments that go on */
+        state_case_take(&c[0]); /* a first step, so that Adam has moments */
         FINE(embfuse_save(c[0].model, file.text, &why));
         FINE(embfuse_load(c[1].model, file.text, &why));
         none.stream = device ? device_stream() : NULL;

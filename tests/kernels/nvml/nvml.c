@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Stands in for NVIDIA's management library in tests/kernels/test_device_clocks.c, which sets what it reports: a machine
- * with two devices, of which only the second one is where the emulated device says that it is.
+ * Stands in for NVIDIA's management library in tests/kernels/test_device_clocks.c, which sets the reported reasons. It
+ * plays a machine with two devices. Only the second one has the PCI address that the emulated device reports.
  */
 #include <string.h>
 

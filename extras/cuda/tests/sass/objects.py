@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""The kernels in an object of nvcc, measured. NVIDIA's cuobjdump takes the cubins out of it, nvdisasm disassembles."""
+"""Measures the kernels in an object file of nvcc. NVIDIA's cuobjdump extracts its cubins, and nvdisasm disassembles
+them."""
 import hashlib
 import json
 import os
@@ -20,7 +21,8 @@ FOLDER = os.path.dirname(os.path.abspath(__file__))
 
 
 def tools(venv):
-    """{name: path}: beside nvcc, in PATH, or in the virtual environment of `make sass-tools`; None without."""
+    """{name: path} of both tools, found beside nvcc, in PATH, or in the virtual environment of `make sass-tools`; None if
+    no folder has both."""
     nvcc = shutil.which(os.environ.get("NVCC") or "nvcc")
     folders = [os.path.dirname(os.path.realpath(nvcc))] if nvcc else []
     folders += os.environ.get("PATH", "").split(":")
@@ -56,7 +58,7 @@ def demangle(names):
 
 
 def kernels_of_cubin(path, arch, tool):
-    """{name: metrics} of the kernels without CUB's: they are NVIDIA's."""
+    """{name: metrics} of the project's own kernels: CUB's kernels are left out."""
     cubin, result = Cubin(path), {}
     registers, stacks = cubin.per_function()
     names = {m: n for m, n in demangle(set(cubin.functions()) & set(registers)).items()
