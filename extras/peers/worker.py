@@ -8,6 +8,7 @@ rule work on the same weights and states in turn. Touched rows are restored outs
 in the suite. (Dense Adam and momentum also move untouched rows. These stay moved: their values do not
 influence the time.)
 """
+import contextlib
 import ctypes
 import gc
 import glob
@@ -18,7 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from math import isnan, nan, prod
+from math import prod
 from pathlib import Path
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "reports"))
@@ -37,12 +38,12 @@ RESERVE = 1.5 * GIB  # stays free for extras/peers/session and for the check of 
 
 
 def waited():
-    """Seconds that the threads have waited for a CPU; NaN where the system does not count them."""
-    try:
-        counts = [Path(p).read_text().split() for p in glob.glob("/proc/self/task/*/schedstat")]
-    except OSError:  # a thread has just ended
-        return nan
-    return 1e-9 * sum(int(c[1]) for c in counts) if any(int(c[0]) for c in counts) else nan
+    """Seconds that the threads have waited for a CPU; 0 where the system does not count them."""
+    total = 0
+    for path in glob.glob("/proc/self/task/*/schedstat"):
+        with contextlib.suppress(OSError):  # a thread has just ended
+            total += int(Path(path).read_text().split()[1])
+    return 1e-9 * total
 
 
 def stolen():
@@ -53,9 +54,8 @@ def stolen():
 
 
 def events():
-    """Seconds of waiting, of stolen time, involuntary context switches and page faults so far."""
-    use = resource.getrusage(resource.RUSAGE_SELF)
-    return waited(), stolen(), use.ru_nivcsw, use.ru_minflt
+    """Lost seconds and page faults so far."""
+    return waited() + stolen(), resource.getrusage(resource.RUSAGE_SELF).ru_minflt
 
 
 def memory(key, file="/proc/self/status"):
@@ -243,9 +243,8 @@ class Worker:
                 seconds, more = self.iteration(peer, batch)
             else:
                 seconds, more = self.seconds(lambda: peer.step(batch, outputs)), {}
-            wait, steal, switches, faults = (b - a for a, b in zip(before, events()))
-            lost = steal + (0 if isnan(wait) else wait)
-            disturbed = lost > WAITING_TOLERATED * seconds or isnan(wait) and switches > 0
+            lost, faults = (b - a for a, b in zip(before, events()))
+            disturbed = lost > WAITING_TOLERATED * seconds
             grew = faults > FEW_FAULTS
             del outputs
             peer.restore(batch, saved)
