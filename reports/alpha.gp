@@ -21,4 +21,6 @@ plot for [p = 0:places - 1] lines index p using 1:2 with lines lw 1.6 dt (9, 5) 
      for [k = 0:count - 1] data index k every ::1 using 1:3:2:4 with yerrorbars pt -1 lw 1.4 \
          lc rgb colour(k) notitle, \
      for [k = 0:count - 1] data index k using 1:3 with linespoints \
-         pt point(k) ps 1.2 lw 1.6 lc rgb colour(k) title columnheader(1)
+         pt point(k) ps 1.2 lw 1.6 lc rgb colour(k) title columnheader(1), \
+     for [k = 0:count - 1] data index k every ::1 using 1:($5 > 0 ? low / 9 : $3):2:4 with yerrorbars \
+         pt point(k) ps 1.2 lw 1.4 lc rgb unsure notitle

@@ -72,8 +72,8 @@ class Comparison:
     notes: list
 
     def doubts(self):
-        """Lines: why the times of a side may not be quoted."""
-        return [f"{r.path}: {line}" for r in (self.old, self.new) for line in r.doubts()]
+        """Lines about sides that are not whole."""
+        return [f"{r.path}: {r.cut_short()}" for r in (self.old, self.new) if r.cut_short()]
 
     def words(self):
         return [r.word for r in self.rows if r.effect]

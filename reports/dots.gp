@@ -11,6 +11,8 @@ set yrange [groups - 0.5:-0.5]
 set lmargin 3 + 0.9 * label_width
 set bmargin 3.6 + foot_lines
 set tmargin 4.5
+# Over the points, again and in grey, those that are not to be quoted: their last column is 0.
+over_points(y, quotable) = quotable > 0 ? -9 : y
 set errorbars 1.8 # taller than a point, to show even if quartiles are close
 do for [i = 0:groups - 1:2] {
     set object i + 1 rectangle from graph 0, first i - 0.5 to graph 1, first i + 0.5 behind \

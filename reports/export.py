@@ -18,8 +18,9 @@ from results import (FORWARD, GRADIENT, ITERATION, OVER_MARK, OVER_NOTE, STAGES,
                      notes_of, operation_text, quartiles)
 from style import (BEFORE_COLOURS, ROOF_COLOURS, STAGE_COLOURS, WHOLE_COLOUR, colour, marker, nice_range, number,
                    wrap)
+from verdict import add_precision
 
-KEYS = ("workload", "rule", "kernel", "mode", "operation", "check")
+KEYS = ("workload", "rule", "kernel", "mode", "operation", "check", "quotable")
 NO_COUNTERS = {"repetitions", "repetition_index", "family_index", "per_family_instance_index",
                "iterations", "real_time", "cpu_time"}
 WHOLE = "whole step"  # the bar of a sample without stages, such as a peer's
@@ -71,8 +72,9 @@ def write_samples(result, path):
              if isinstance(v, (int, float)) and not isinstance(v, bool)}
     names = sorted(names - NO_COUNTERS)
     lines = ["\t".join((*KEYS, "fingerprint", "placement", "repetition", "ms", *names))]
+    quotable = {s.key: None if known is None else int(known) for s, known in result.rows()}
     for s in result.series:
-        own = (*s.key, s.operation, s.check)
+        own = (*s.key, s.operation, s.check, quotable.get(s.key))
         for i, x in enumerate(s.samples):
             row = (*own, x.fingerprint, x.placement, i, x.ms, *(x.get(n) for n in names))
             lines.append("\t".join(map(cell, row)))
@@ -100,15 +102,15 @@ def common(result, groups, subject, *notes):
     foot = [*([f"FAILED, not drawn: {', '.join(missing)}"] if missing else []), *notes,
             *notes_of({mark for _, mark in kernels})]
     return {"heading": f"{operation_text(group.rule, group.mode)}: {subject}, {caches(group.mode)}",
-            "machine": clean(result.machine()), "caution": clean(result.doubt()), "count": len(kernels),
+            "machine": clean(result.machine()), "caution": clean(result.doubt(groups)), "count": len(kernels),
             "colours": " ".join(colour(k) for k, _ in kernels),
             "points": " ".join(str(marker(k)[0]) for k, _ in kernels),
             "notes": names(foot), "groups": len(groups)}
 
 
 def dots(groups, values, place, title):
-    """Blocks for a dot plot, one per kernel: y and values(series) for each group that it ran in. A group
-    has height 1, from top to bottom, and each kernel has its own height inside."""
+    """Blocks for a dot plot, one per kernel: y, values(series) and 0 if they are not to be quoted, for each group that it
+    ran in. A group has height 1, from top to bottom, and each kernel has its own height inside."""
     kernels, blocks = kernels_of(groups), []
     for i, (kernel, mark) in enumerate(kernels):
         rows = [[title(kernel) + mark]]
@@ -116,7 +118,7 @@ def dots(groups, values, place, title):
             s = group.of(kernel.name)
             if s:
                 offset = 0.76 * ((i + 0.5) / len(kernels) - 0.5)
-                rows.append([float(y + offset), *values(s)])
+                rows.append([float(y + offset), *values(s), int(group.quotable(s) is not False)])
         blocks.append(rows)
     lines = [[y, wrap(g.workload, 26, "\\n"), *place(g, p)]
              for y, g in enumerate(groups) for p in g.places()]
@@ -126,7 +128,7 @@ def dots(groups, values, place, title):
 def dot_figure(result, groups, stem, script, subject, values, place, title=lambda kernel: kernel.title,
                **variables):
     blocks, lines = dots(groups, values, place, title)
-    numbers = [v for b in blocks for row in b[1:] for v in row[1:]]
+    numbers = [v for b in blocks for row in b[1:] for v in row[1:-1]]
     low, high = nice_range(numbers + [v for b in lines for row in b for v in row[2:]])
     width = max(len(part) for row in lines[0] for part in row[1].split("\\n"))
     key = 26 * (len(blocks) + 2) + 60  # the legend is taller than the dots of a single group
@@ -158,7 +160,7 @@ def memory(result, groups, stem):
     return dot_figure(result, groups, stem, "memory", "memory",
                       lambda s: (s.median("scratch_mib"), s.median("peak_mib")),
                       lambda g, p: (g.median("persistent_mib", p),),
-                      has_zero=int(any(s.median("scratch_mib") == 0 for g in groups for s in g.measured())))
+                      caution=clean(result.cut_short()), has_zero=int(any(s.median("scratch_mib") == 0 for g in groups for s in g.measured())))
 
 
 def parts_of(mode):
@@ -181,7 +183,7 @@ def stage_panel(group):
     usual = [t for t in totals if t <= STAGE_CUT * quartiles(totals)[1]]
     cut = max(usual, default=1.0) or 1.0
     for y, (s, total) in enumerate(zip(measured, totals)):
-        rows.append([y, s.kernel.title + s.mark(), 0.0,
+        rows.append([y, s.kernel.title + group.mark(s), 0.0,
                      *(min(e * total, cut) for e in stage_ends(s.typical(), s.mode)), min(total, cut),
                      number(total), int(total > cut)])
     return [[-1, wrap(group.workload, 44, "\\n")], *rows], cut * 1.32
@@ -247,7 +249,7 @@ def roof_panel(group):
     for y, (s, total) in enumerate(zip(shown, totals)):
         share, (index, *_, stages_end, _) = s.median("share_roof"), stage_ends(s.typical())
         end = min(total, cut)
-        rows.append([y + ROOF_LINES, s.kernel.title, min(index * total, cut), end if stages_end else 0.0,
+        rows.append([y + ROOF_LINES, s.kernel.title + group.mark(s), min(index * total, cut), end if stages_end else 0.0,
                      end, share * total, f"{number(total)} · {100 * share:.0f} %{s.over()}", int(total > cut)])
     return lines, rows, 1.4 * max(cut, *terms, *(row[5] for row in rows))
 
@@ -289,17 +291,18 @@ def by_alpha(groups):
 
 
 def alpha(result, name, groups, stem):
-    """Throughput against alpha. Per kernel: alpha, quartiles; then the ceilings per place."""
+    """Throughput against alpha. Per kernel: alpha, quartiles, 0 if not to be quoted; then the ceilings per place."""
     blocks, lines, alphas = [], [], [g.median("alpha") for g in groups]
     for kernel, mark in kernels_of(groups):
-        rows = [(a, g.of(kernel.name)) for a, g in zip(alphas, groups)]
+        rows = [(g, g.of(kernel.name)) for g in groups]
         blocks.append([[kernel.title + mark]] + [
-            [a, *(v and 1e3 / v for v in reversed(s.quartiles("ns_per_lookup")))] for a, s in rows if s])
+            [g.median("alpha"), *(v and 1e3 / v for v in reversed(s.quartiles("ns_per_lookup"))),
+             int(g.quotable(s) is not False)] for g, s in rows if s])
     for place in groups[0].places():
         limits = lambda g: (ceiling_ns(g, place, key) for key in ("copy_gbs", "rmw_gbs"))
         lines.append([[place]] + [[a, *(ns and 1e3 / ns for ns in limits(g))]
                                   for a, g in zip(alphas, groups)])
-    low, high = nice_range([v for b in blocks + lines for row in b[1:] for v in row[1:]])
+    low, high = nice_range([v for b in blocks + lines for row in b[1:] for v in row[1:4]])
     return figure("alpha", stem, common(result, groups, "throughput") | {
         "family": name, "first": alphas[0], "last": alphas[-1],
         "low": low, "high": high, "places": len(lines)}, blocks, lines)
@@ -345,8 +348,9 @@ def main(doc, make):
     """A program that makes files from a result; make(result, outdir, mode) yields their names."""
     parser = Arguments(doc)
     parser.add_result(outdir=True)
+    add_precision(parser)
     args = parser.parse_args()
-    for name in make(load(args.result), args.outdir, args.mode):
+    for name in make(load(args.result, args.precision), args.outdir, args.mode):
         print(name)
 
 

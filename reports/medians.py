@@ -18,6 +18,7 @@ import sys
 import program
 from program import Arguments, ResultError, write_whole
 from results import MS_PER_UNIT, load
+from verdict import add_precision
 
 
 def median_row(series):
@@ -44,8 +45,9 @@ def main():
     parser = Arguments(__doc__)
     parser.add_result(mode=False)
     parser.add_argument("out", metavar="MEDIANS.json")
+    add_precision(parser)
     args = parser.parse_args()
-    result = load(args.result)
+    result = load(args.result, args.precision)
     write_whole(args.out, json.dumps(medians(result), indent=1, allow_nan=False) + "\n")
     for line in [*result.doubts(), *result.left_out()]:
         print(f"{args.result}: {line}", file=sys.stderr)

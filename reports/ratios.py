@@ -14,6 +14,7 @@ import section
 from program import Arguments, ResultError
 from results import ITERATION, PEERS, WRONG, caches, load, notes_of, spread
 from style import markdown_table, number, text_table
+from verdict import add_precision
 
 
 def is_peer(kernel):
@@ -29,13 +30,14 @@ def by_rule(result, mode):
     return sorted(groups, key=lambda g: rules.index(g.rule))
 
 
-def cell(series, base):
+def cell(series, group, base):
     if series is None:
         return "-"
     if series.failed:
         return "FAILED"
+    base = group.of(base)
     times = f" ({number(series.ns / base.ns)}x)" if base and series is not base else ""
-    return number(series.ns) + series.mark() + times
+    return number(series.ns) + group.mark(series) + times
 
 
 def table(result, groups, base):
@@ -45,7 +47,7 @@ def table(result, groups, base):
     rows = []
     for g in groups:
         found = {s.kernel.name: s for s in g.series}
-        rows.append((g.rule, g.workload, *(cell(found.get(n), g.of(base)) for n in names)))
+        rows.append((g.rule, g.workload, *(cell(found.get(n), g, base) for n in names)))
     return ("rule", "workload", *names), rows
 
 
@@ -102,13 +104,13 @@ def page(result, groups, base, picture=None):
     """The comparison as Markdown."""
     shown = [f"![Peers beside the suite's kernels]({picture})", ""] if picture else []
     lines = faster(groups, base) + notes(result, groups)
-    return [*result.cautions("**"), *shown, *markdown_table(*table(result, groups, base), left=(0, 1)), "",
+    return [*result.cautions("**", groups), *shown, *markdown_table(*table(result, groups, base), left=(0, 1)), "",
             legend(result, groups, base), "", *(f"- {x}" for x in lines)]
 
 
 def plain(result, groups, base):
     heads, rows = table(result, groups, base)
-    return [*result.cautions(), *text_table([heads, *rows], left=(0, 1)), "",
+    return [*result.cautions(groups=groups), *text_table([heads, *rows], left=(0, 1)), "",
             legend(result, groups, base), "", *faster(groups, base), *notes(result, groups)]
 
 
@@ -117,10 +119,11 @@ def main():
     parser.add_result()
     parser.add_argument("--base", default="cpu_fused", help="kernel to compare with")
     parser.add_argument("--markdown", action="store_true")
+    add_precision(parser)
     section.add_arguments(parser, "peers")
     parser.add_argument("--picture", metavar="FILE", help="shown above the table of a page")
     args = parser.parse_args()
-    result = load(args.result)
+    result = load(args.result, args.precision)
     groups = by_rule(result, args.mode)
     lines = (page(result, groups, args.base, args.picture) if args.markdown or args.update
              else plain(result, groups, args.base))

@@ -3,7 +3,8 @@
 # paper need matplotlib, so Debian's own python3 comes first.
 #
 #| make plots     draw again from a saved result: RESULT=file.json; never measures
-#| make table     print the table of a saved result; EACH=1: one for every rule, even of many
+#| make table     print the table of a saved result; EACH=1: one for every rule, even of many. PRECISION=3: % within which
+#|                the ratio of a row that may be quoted is known; also of plots and medians
 #| make medians   the medians of a saved result as Google Benchmark's JSON, one row per workload, rule, kernel and mode, for
 #|                github-action-benchmark, Bencher and compare.py: RESULT=file.json MEDIANS=OUT/medians.json
 #| make compare   compare two saved results: A=old.json B=new.json; status 3 if something got slower, 4 if
@@ -15,11 +16,12 @@ RESULT  ?= $(OUT)/bench.json
 PLOTS   ?= $(OUT)/plots
 MEDIANS ?= $(OUT)/medians.json
 MODE    ?= cold
+PRECISION ?=
 
 .PHONY: plots table medians compare
 
-report_plots = $(PYTHON) reports/plots.py $(call quoted,$(RESULT)) $(call quoted,$(PLOTS)) --mode $(MODE)
-report_table = $(PYTHON) reports/table.py $(call quoted,$(RESULT)) --mode $(MODE) $(if $(EACH),--each)
+report_plots = $(PYTHON) reports/plots.py $(call quoted,$(RESULT)) $(call quoted,$(PLOTS)) --mode $(MODE) $(call given,PRECISION)
+report_table = $(PYTHON) reports/table.py $(call quoted,$(RESULT)) --mode $(MODE) $(if $(EACH),--each) $(call given,PRECISION)
 
 plots:
 	@$(report_plots)
@@ -33,7 +35,7 @@ noise_file = $(if $(NOISE),--noise=$(call quoted,$(NOISE)))
 
 medians:
 	@mkdir -p "$$(dirname $(call quoted,$(MEDIANS)))"
-	@$(PYTHON) reports/medians.py $(call quoted,$(RESULT)) $(call quoted,$(MEDIANS))
+	@$(PYTHON) reports/medians.py $(call quoted,$(RESULT)) $(call quoted,$(MEDIANS)) $(call given,PRECISION)
 
 # make compare A=old.json B=new.json COMPARE='--min-effect 5'. make turns every status but 0 into 2.
 run_compare = $(PYTHON) reports/compare.py $(call quoted,$(A)) $(call quoted,$(new)) $(if $(NOISE),$(noise_file) )$(COMPARE)

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field, replace
 
 from identity import one_work
 from program import ResultError, read_text
-from verdict import told_apart
+from verdict import FEWEST, PRECISION, precise, told_apart
 
 SCHEMA = "1"
 # The reason starts with one of these if a kernel failed its check, broke the device, or crashed.
@@ -36,9 +36,7 @@ NOTES = {DENSE_MARK: DENSE_NOTE, PLANNED_MARK: PLANNED_NOTE}
 OVER_MARK = "‡"
 OVER_NOTE = ("‡ over 100 %: at the roof, whose ceilings are too low for few or narrow rows and gradients "
              "close by; a few % are noise.")
-# Above these limits no figure may be quoted: disturbed samples as a share, and threads in excess of the CPUs.
-# A quiet system can reach them by itself.
-DISTURBED_MOST, LOAD_TOLERATED = 0.1, 0.5
+UNSURE_MARK = "~"  # of a row that is not to be quoted; Result.caution() explains it
 MS_PER_UNIT = {"ns": 1e-6, "us": 1e-3, "ms": 1.0, "s": 1e3}
 PEERS = ("torch", "fbgemm")  # families of the systems beside the suite
 LADDER = "ladder"  # the family of kernels with one technique left out
@@ -142,6 +140,11 @@ class Series:
         """The median time per lookup, or None."""
         return self.median("ns_per_lookup")
 
+    @property
+    def disturbed(self):
+        """The number of disturbed samples."""
+        return round(sum(self.values("disturbed")))
+
     def values(self, key):
         return [v for v in (s.get(key) for s in self.samples) if v is not None]
 
@@ -183,6 +186,7 @@ class Group:
     mode: str
     series: list
     types: dict = field(default_factory=dict)  # of TYPES, those that are not the preset
+    precision: float = PRECISION
 
     def measured(self):
         return [s for s in self.series if not s.failed]
@@ -205,6 +209,15 @@ class Group:
         times, best = lambda s: s.values("ns_per_lookup"), self.best()
         return [s for s in self.lazy() if s is best or not told_apart(times(s), times(best))]
 
+    def quotable(self, series):
+        """Whether the time of a series over the best one's is precise; of the best one, its own time. None: not known."""
+        best, times = self.best(), lambda s: s.values("ns_per_lookup")
+        return precise(times(series), times(best) if best and series is not best else [], self.precision)
+
+    def mark(self, series):
+        """The marks of a series in a table of this group."""
+        return series.mark() + UNSURE_MARK * (self.quotable(series) is False)
+
     def median(self, key, place=None):
         """Median over the samples of all series (of one place), for counters of the workload or machine."""
         return quartiles([v for s in self.measured() if place in (None, s.kernel.place)
@@ -225,6 +238,7 @@ class Result:
     kernels: dict  # name -> Kernel, in the order of the file
     not_run: list  # (workload, kernel, reason)
     series: list
+    precision: float = PRECISION  # of rows that may be quoted
 
     def failures(self, groups=None):
         """(kernel, workload, reason) of all failed checks in these groups or in the whole file:
@@ -268,63 +282,38 @@ class Result:
             raise ResultError(f"{self.path}: no rows in mode {mode} (modes in the file: {modes})")
         types = lambda w: dict(re.findall(rf" ({'|'.join(TYPES)}) (\w+)",
                                           str(self.context.get(f"emb_workload_{w}", ""))))
-        return [Group(w, r, mode, series, types(w)) for (w, r), series in found.items()]
+        return [Group(w, r, mode, series, types(w), self.precision) for (w, r), series in found.items()]
 
-    def disturbed(self):
-        """The number of disturbed samples, or None if nothing is recorded. The rows take precedence over
-        the context, which may describe only one of several runs."""
-        flags = [x.get("disturbed") for s in self.series for x in s.samples]
-        if flags and None not in flags:
-            return round(sum(flags))
-        total = leading_number(self.context.get("emb_disturbed_samples"))
-        return None if total is None else round(total)
+    def rows(self, groups=None):
+        """(series, whether it may be quoted) of these groups, or of all, that have a time."""
+        every = groups or [g for mode in dict.fromkeys(s.mode for s in self.series) for g in self.groups(mode)]
+        return [(s, g.quotable(s)) for g in every for s in g.measured()]
 
-    def load(self):
-        """(load, when): threads that ran or wanted to run, the highest sum of the run's own and the mean of
-        others. Older results only have the load ' before the run'. (None, '') if nothing is known."""
-        threads = max(map(int, re.findall(r"\d+", str(self.context.get("emb_threads")))), default=0)
-        known = {}
-        for s in self.series:
-            known.setdefault((s.workload, s.rule), []).extend(
-                x.get("load_others") + (x.get("threads") or threads)
-                for x in s.samples if x.get("load_others") is not None)
-        means = [statistics.mean(loads) for loads in known.values() if loads]
-        if means:
-            return max(means), ""
-        others = leading_number(self.context.get("emb_load_worst"))
-        if others is not None:
-            return threads + others, ""
-        before = leading_number(self.context.get("emb_load_before"))
-        return before, "" if before is None else " before the run"
-
-    def caution(self):
-        """One line that says why the figures must not be quoted, as bench prints it; '' if they may be."""
-        samples, count = sum(len(s.samples) for s in self.series), self.disturbed()
-        load, when = self.load()
-        cpus = leading_number(self.context.get("num_cpus"))
-        known = load is not None and cpus
-        if not (count or 0) > DISTURBED_MOST * samples and not (known and load > cpus + LOAD_TOLERATED):
-            return ""
-        parts = [f"{count} of {samples} samples disturbed"] if count is not None else []
-        parts += [f"load {load:.1f} on {cpus:.0f} CPU{'s'[:cpus > 1]}{when}"] if known else []
-        return ", ".join(parts) + ": do not quote"
+    def caution(self, groups=None):
+        """One line about the rows of these groups, or of all, that are not to be quoted; '' if there are none."""
+        rows = self.rows(groups)
+        unsure = [s for s, quotable in rows if quotable is False]
+        few = f", or they have fewer than {FEWEST} samples" * any(len(s.samples) < FEWEST for s in unsure)
+        return (f"{len(unsure)} of {len(rows)} rows ({UNSURE_MARK} or grey) are not to be quoted: their time over the fastest one's "
+                f"is uncertain by more than {100 * self.precision:g} %{few}") if unsure else ""
 
     def cut_short(self):
         """One line that says by what, a signal or its death, the run was cut short, and how much there is; or ''."""
         cut = self.context.get("emb_cut_short")
         return f"cut short: {cut}" if cut else ""
 
-    def doubts(self):
+    def doubts(self, groups=None):
         """cut_short() and caution() as lines, which every report of a result prints."""
-        return [line for line in (self.cut_short(), self.caution()) if line]
+        return [line for line in (self.cut_short(), self.caution(groups)) if line]
 
-    def doubt(self):
+    def doubt(self, groups=None):
         """The doubts in one line, for a picture or a cell of a table; '' if there are none."""
-        return "; ".join(self.doubts())
+        return "; ".join(self.doubts(groups))
 
-    def cautions(self, mark=""):
+    def cautions(self, mark="", groups=None):
         """The doubts as lines to put above a text, and an empty line; mark ** makes them bold in a page."""
-        return [*(f"{mark}{line}{mark}" for line in self.doubts()), *[""] * bool(self.doubts())]
+        lines = [f"{mark}{line}{mark}" for line in self.doubts(groups)]
+        return [*lines, ""] if lines else []
 
     def machine(self):
         """One line about the machine that the figures were measured on."""
@@ -389,7 +378,7 @@ def by_speed(groups):
     return sorted(ratios, key=lambda k: (quartiles(ratios[k])[1], k.index))
 
 
-def load(path):
+def load(path, precision=PRECISION):
     """Reads a result file. ResultError if it is missing, not JSON, no embfuse result, or has other work in one name."""
     try:
         data = json.loads(read_text(path))
@@ -406,7 +395,7 @@ def load(path):
     kernels = mark_places(read_kernels(context), rows)
     series = read_series(rows, kernels)
     one_work(path, series)
-    return Result(str(path), context, kernels, read_not_run(context), series)
+    return Result(str(path), context, kernels, read_not_run(context), series, precision)
 
 
 def fields(text, count):

@@ -9,4 +9,6 @@ plot lines using 3:($1 - 0.42):(0):(0.84) with vectors nohead lw 1.6 dt (9, 5) l
          title "ceiling: random rows", \
      lines using (low):1:ytic(2) with dots lc rgb grey notitle, \
      for [k = 0:count - 1] data index k using 3:1:2:4 with xerrorbars \
-         pt point(k) ps 0.9 lw 1.4 lc rgb colour(k) title columnheader(1)
+         pt point(k) ps 0.9 lw 1.4 lc rgb colour(k) title columnheader(1), \
+     for [k = 0:count - 1] data index k using 3:(over_points($1, $5)):2:4 with xerrorbars \
+         pt point(k) ps 0.9 lw 1.4 lc rgb unsure notitle

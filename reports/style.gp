@@ -22,7 +22,7 @@ set style fill solid 1.0 noborder
 set label 1 heading."\n".machine at screen 0.5, 1 - 30.0 / height center textcolor rgb ink
 if (!exists("caution")) { caution = "" }
 if (!exists("notes")) { notes = "" }
-# At the top: that the run was cut short, and the warning not to quote the figures; smaller if it is long.
+# At the top: that the run was cut short, and how many rows are not to be quoted; smaller if it is long.
 fitting = 1.2 * width / (strlen(caution) + 1)
 set label 989 caution at screen 0.5, 1 - 10.0 / height center textcolor rgb "#c00000" \
     font face.sprintf(":Bold,%d", fitting < 12 ? fitting : 12)
@@ -38,6 +38,7 @@ if (exists("low")) { marks = high / low > 2000 ? "1" : "1 2 5" }
 
 # Ceilings are grey lines. tick(): a distance of 1, 2 or 5 times a power of ten for about four ticks.
 grey = "#777777"
+unsure = "#aaaaaa"
 decade(x) = 10.0**floor(log10(x))
 rounded(x) = x < 1.5 ? 1 : x < 3.5 ? 2 : x < 7.5 ? 5 : 10
 tick(span) = decade(span / 4) * rounded(span / 4 / decade(span / 4))

@@ -17,7 +17,7 @@ from program import Arguments
 from results import (DENSE_MARK, ITERATION, MANY_RULES, OVER_MARK, OVER_NOTE, Group, by_speed, by_state,
                      by_workload, caches, load, notes_of, spread)
 from style import markdown_table, number, text_table
-from verdict import without_scipy
+from verdict import add_precision, without_scipy
 
 HEADS = ("kernel", "ns/lookup", "±%", "Mlookup/s", "GB/s", "% copy", "% random", "% roof", "scratch",
          "persistent", "peak", "vs dense", "launches", "plan ms", "replay")
@@ -62,11 +62,11 @@ def of_roof(share):
     return percent(share) + (OVER_MARK if share and share > 1 else "")
 
 
-def short_time(series):
+def short_time(series, group):
     """'19.4 ±6 %'"""
     q = series.quartiles("ns_per_lookup")
     more = f" ±{number(100 * spread(q), 1)} %" if len(series.samples) > 1 and q[1] else ""
-    return number(q[1]) + series.mark() + more
+    return number(q[1]) + group.mark(series) + more
 
 
 def cells(series, group, best):
@@ -77,7 +77,7 @@ def cells(series, group, best):
     other = DENSE_MARK if ratio and DENSE_MARK in (base.mark(), series.mark()) else ""
     rate = series.at_median("lookups_per_s")
     launches, plan = series.median("launches") or None, series.median("plan_ms") or None
-    return (series.kernel.title + series.mark(), "*" * (series in best) + number(q[1]), percent(spread(q)),
+    return (series.kernel.title + group.mark(series), "*" * (series in best) + number(q[1]), percent(spread(q)),
             number(rate / 1e6 if rate else None), number(series.at_median("traffic_gbs")),
             *(of_roof(series.median(k)) for k in ("share_copy", "share_rmw", "share_roof")),
             *(number(series.median(k)) for k in ("scratch_mib", "persistent_mib", "peak_mib")),
@@ -130,7 +130,7 @@ def notes(result, groups):
 def rule_line(group, kernels):
     """The texts of a rule's line: bytes of state, the times of these kernels, and the fastest kernel's roof."""
     best, fastest, own = group.best(), group.fastest(), {s.kernel.name: s for s in group.series}
-    text = lambda s: "*" * (s in fastest) + number(s.ns) + s.mark()
+    text = lambda s: "*" * (s in fastest) + number(s.ns) + group.mark(s)
     time = lambda s: "-" if s is None else "FAILED" if s.failed else text(s)
     return (group.rule, count(group.median("state_bytes")), *(time(own.get(k.name)) for k in kernels),
             percent(spread(best.quartiles("ns_per_lookup"))) if best else "-",
@@ -166,7 +166,7 @@ def tables_of(result, groups, each):
 def plain(result, mode, each):
     groups = result.groups(mode)
     tables, legend = tables_of(result, groups, each)
-    out, lines = [*result.cautions(), result.machine(), ""], {}
+    out, lines = [*result.cautions(groups=groups), result.machine(), ""], {}
     for heads in dict.fromkeys(t.heads for t in tables):
         top, *rows = text_table([heads, *(row for t in tables if t.heads == heads for row in t.rows)])
         lines[heads] = top, iter(rows)
@@ -180,7 +180,7 @@ def markdown(result, mode, each=False):
     escape = lambda c: c.replace("|", "\\|").replace("*", "\\*")
     groups = result.groups(mode)
     tables, legend = tables_of(result, groups, each)
-    out = [*result.cautions("**"), f"Measured on {result.machine()}.", ""]
+    out = [*result.cautions("**", groups), f"Measured on {result.machine()}.", ""]
     for table in tables:
         name, *facts = heading(table.group)
         out += [f"**{name}**<br>", "<br>\n".join(facts), "",
@@ -203,10 +203,10 @@ def overview(result, mode):
             if series is None or series.failed:
                 row.append("-" if series is None else "FAILED")
                 continue
-            text = short_time(series)
+            text = short_time(series, group)
             row.append(f"**{text}**" if series in best else text)
         rows.append(row)
-    return [*result.cautions("**"),
+    return [*result.cautions("**", groups),
             *markdown_table(("workload", "lookups", "distinct", *(k.title for k in kernels)), rows), "",
             f"ns per lookup, median ± half the quartile range, {caches(mode)}, {groups[0].rule}; bold: "
             f"the fastest, and all that cannot be told from it; {result.machine()}.",
@@ -219,11 +219,13 @@ def main():
     parser.add_argument("--markdown", action="store_true")
     parser.add_argument("--each", action="store_true", help="a table of every rule, however many there are")
     parser.add_argument("--overview", action="store_true", help="markdown with one line per workload")
+    add_precision(parser)
     section.add_arguments(parser, "results")
     args = parser.parse_args()
     form, how = (overview, ()) if args.overview else (
         markdown if args.markdown or args.update else plain, (args.each,))
-    section.print_or_update(args, "\n".join(line.rstrip() for line in form(load(args.result), args.mode, *how)))
+    result = load(args.result, args.precision)
+    section.print_or_update(args, "\n".join(line.rstrip() for line in form(result, args.mode, *how)))
 
 
 if __name__ == "__main__":

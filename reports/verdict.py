@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
 """Do two sets of times differ, and by how much? The statistics of all reports, by SciPy."""
+import functools
 import itertools
 import math
 import statistics
@@ -11,6 +12,7 @@ LEVEL = 0.01        # for one row: fewer than 5 samples on each side never reach
 FAMILY = 0.05       # for all rows of a comparison together: the share of false ones among those found
 STAR_LEVEL = 0.05   # for kernels of one run: at 0.01, one bad sample of 7 can hide a factor of three
 MIN_EFFECT = 0.05   # smaller changes of a median do not count
+PRECISION = 0.03    # a row may be quoted if the interval of its ratio is within this
 FEWEST = 5          # samples on each side, for a verdict
 EXACT_UP_TO = 60    # samples of both sides together
 RESAMPLES, CONFIDENCE = 4999, 0.95
@@ -25,13 +27,59 @@ def scipy_stats():
     return scipy.stats
 
 
+def percent(text):
+    value = float(text)
+    if not 0 < value < 100:
+        raise ValueError
+    return value / 100
+
+
+def add_precision(parser):
+    """The argument of reports that say which rows may be quoted."""
+    parser.add_argument("--precision", type=percent, default=PRECISION, metavar="PERCENT",
+                        help=f"of a row that may be quoted ({100 * PRECISION:g})")
+
+
 def without_scipy():
-    """A line that SciPy is missing, if it is, and what told_apart() does then."""
+    """A line that SciPy is missing, if it is, and what told_apart() and precise() do then."""
     try:
         scipy_stats()
     except ResultError as e:
-        return [f"{e}; without it, kernels are told apart only if no samples of theirs overlap"]
+        return [f"{e}; without it, kernels are told apart only if no samples of theirs overlap, and it is not known which "
+                "rows may be quoted"]
     return []
+
+
+def bootstrap(statistic, *samples):
+    """(low, high) of a statistic of samples: a percentile bootstrap (Efron 1979), always with the same random numbers."""
+    return tuple(map(float, scipy_stats().bootstrap(samples, statistic, n_resamples=RESAMPLES, confidence_level=CONFIDENCE,
+                                                    method="percentile", random_state=0).confidence_interval))
+
+
+def ratio_of_medians(a, b, axis=-1):
+    import numpy
+    return numpy.median(b, axis=axis) / numpy.median(a, axis=axis)
+
+
+@functools.cache
+def interval(times, reference):
+    """(low, high) of the ratio of two medians over that ratio; without a reference, of a median over itself."""
+    middle = statistics.median(times)
+    if not reference:
+        return bootstrap(lambda a, axis: ratio_of_medians([middle], a, axis), times)
+    ratio = middle / statistics.median(reference)
+    return tuple(end / ratio for end in bootstrap(ratio_of_medians, reference, times))
+
+
+def precise(times, reference, precision=PRECISION):
+    """Whether the ratio of two medians, or without a reference one median, may be quoted; None without SciPy."""
+    if len(times) < FEWEST or reference and len(reference) < FEWEST:
+        return False
+    try:
+        low, high = interval(tuple(times), tuple(reference))
+    except ResultError:
+        return None
+    return 1 - precision <= low and high <= 1 + precision
 
 
 def mann_whitney(a, b):
@@ -77,19 +125,12 @@ class Effect:
 
 
 def effect(old, new):
-    """The Effect between two lists of times. Its interval is a percentile bootstrap (Efron 1979), always with the same
-    random numbers."""
+    """The Effect between two lists of times."""
     if old == new:
         return Effect(1.0, 1.0, 1.0, 1.0, True)
-    import numpy
-    ratio = lambda a, b, axis=-1: numpy.median(b, axis=axis) / numpy.median(a, axis=axis)
-    low = high = ratio(old, new)
-    if min(len(old), len(new)) > 1:
-        low, high = scipy_stats().bootstrap(
-            (old, new), ratio, n_resamples=RESAMPLES, confidence_level=CONFIDENCE, method="percentile",
-            random_state=0).confidence_interval
-    return Effect(statistics.median(new) / statistics.median(old), float(low), float(high), mann_whitney(old, new),
-                  min(len(old), len(new)) >= FEWEST)
+    ratio, few = statistics.median(new) / statistics.median(old), min(len(old), len(new))
+    low, high = bootstrap(ratio_of_medians, old, new) if few > 1 else (ratio, ratio)
+    return Effect(ratio, low, high, mann_whitney(old, new), few >= FEWEST)
 
 
 def corrected(ps):

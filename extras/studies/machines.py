@@ -6,7 +6,7 @@ from collections import namedtuple
 
 from export import figure
 from plots import draw
-from recorded import NOISY, disturbed, share
+from recorded import disturbed
 from results import spread
 from section import update
 from style import markdown_table, nice_range, number, wrap
@@ -45,8 +45,7 @@ def texts(c, kernel):
 def legend(name, result, at):
     """The line about a machine below the table; its folder is in `at`."""
     (some, every), c = disturbed(result), result.context
-    warning = "; **do not quote these figures**" * (share(result) > NOISY)
-    warning += f"; **{result.cut_short()}**" * bool(result.cut_short())
+    warning = "".join(f"; **{line}**" for line in (result.caution(), result.cut_short()) if line)
     return (f"- [{name}]({at}/{name}): {result.machine()}; {str(c.get('emb_date', '?'))[:10]}, "
             f"commit {str(c.get('emb_commit', '?'))[:12]}; {some} of {every} samples disturbed{warning}.")
 

@@ -205,9 +205,8 @@ def noise_lines(results):
     yield from cut + [""] * bool(cut)
     noisy = [f"`{n}` {100 * share(r):.0f} %" for n, r in results.items() if share(r) > NOISY]
     if noisy:
-        yield (f"Other work ran beside these; more than {100 * NOISY:.0f} % of their samples were "
-               f"disturbed even on the last try: {', '.join(noisy)}. **Do not quote their "
-               "figures without the ratios below.**")
+        yield (f"Other work ran beside these; more than {100 * NOISY:.0f} % of their samples were disturbed even on the "
+               f"last try: {', '.join(noisy)}. Their tables say which rows are not to be quoted.")
     else:
         yield f"No file has more than {100 * NOISY:.0f} % of disturbed samples."
     yield ""

@@ -211,7 +211,7 @@ def finish(figure, axes, result, groups, subject, x="", y="", notes=None, points
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     FigureCanvasAgg(figure)
     width, body = figure.get_size_inches()
-    caution, text = wrapped(result.doubt(), 0.9 * width), head(figure, result, groups, subject, notes, points)
+    caution, text = wrapped(result.doubt(groups), 0.9 * width), head(figure, result, groups, subject, notes, points)
     text_lines = (caution.count("\n") + 1 if caution else 0, text.count("\n") + 1)
     top, below = sum(text_lines) * LINE + 2 * MARGIN, legend(figure, axes, title)
     x, y = wrapped(x, width), wrapped(y, body)

@@ -107,7 +107,7 @@ class Journal : protected State {
         return output.write(now, rows);
     }
 
-    /* Writes the record and warns of doubtful figures. Returns the exit status. */
+    /* Writes the record. Returns the exit status. */
     int finish() {
         if (stop_signal) {
             fprintf(stderr, "bench: cut short after %d of %d samples\n", samples.all,
@@ -118,7 +118,9 @@ class Journal : protected State {
         bool written = measured && write(why);
         if (written) {
             fprintf(stderr, "wrote %s\n", output.path.c_str());
-            say_doubt(samples, load.worst, options.threads);
+            if (samples.disturbed)
+                fprintf(stderr, "bench: %d of %d samples disturbed\n", samples.disturbed,
+                        samples.all);
         }
         if (stop_signal) return 128 + stop_signal;
         if (wrong) return EXIT_WRONG_RESULT;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * The Google Benchmark driver records and shows runs, their counters, the words of their labels, the
- * progress line, and whether the figures of a run are reliable: how many samples were disturbed, and how
- * much other work ran. Rows of the record have disturbed and load_others; the context has, for the run:
+ * progress line, how many samples were disturbed, and how much other work ran. Rows of the record have
+ * disturbed and load_others; the context has, for the run:
  *
  *     emb_disturbed_samples   rows whose last try was disturbed, too
  *     emb_load_worst          the highest mean load_others of any workload and rule: threads of
@@ -18,7 +18,6 @@
 
 #include <benchmark/benchmark.h>
 
-#include <omp.h>
 #include <unistd.h>
 
 #include <cmath>
@@ -226,13 +225,3 @@ struct Samples {
         }
     }
 };
-
-/* Even a quiet system runs about half a thread of other work. */
-inline void say_doubt(const Samples &s, double others, int threads) {
-    const double tolerated = 0.5;
-    const int cpus = omp_get_num_procs();
-    double load = threads + (std::isnan(others) ? 0 : others);
-    if (10 * s.disturbed <= s.all && load <= cpus + tolerated) return;
-    fprintf(stderr, "bench: %d of %d samples disturbed, load %.1f on %d CPU%s: do not quote\n",
-            s.disturbed, s.all, load, cpus, cpus == 1 ? "" : "s");
-}

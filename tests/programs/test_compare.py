@@ -69,6 +69,19 @@ def test_words_of_an_effect(folder):
     equal(word(quiet, [x * 1.2 for x in quiet], p=0.5), "UNSURE")  # among many rows
 
 
+def test_precision_by_hand(folder):
+    """Of five samples, the interval of the median is their range."""
+    times, tens = lambda low, high: [low, 9.9, 10.0, 10.1, high], [10.0] * 5
+    low, high = verdict.interval(tuple(times(9.6, 10.2)), ())
+    assert abs(low - 0.96) < 1e-9 and abs(high - 1.02) < 1e-9, (low, high)
+    for reference in ([], tens):
+        equal([verdict.precise(times(*ends), reference) for ends in ((9.71, 10.29), (9.69, 10), (10, 10.31))],
+              [True, False, False])
+    equal([verdict.precise(times(9.6, 10.4), [], p) for p in (0.03, 0.05)], [False, True])
+    equal([verdict.precise(tens[:4], []), verdict.precise(tens, tens[:4]), verdict.precise(tens, times(9.6, 10))],
+          [False, False, False])
+
+
 def test_without_scipy(folder):
     """Tables do without it, comparisons say what to install."""
     save("raise ImportError", folder, "scipy.py")

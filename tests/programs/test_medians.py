@@ -27,7 +27,7 @@ def exported(folder, data):
 
 
 def test_one_row_for_each_series_with_its_median(folder):
-    data = make_results.result()
+    data = make_results.result(noise=0.001)
     for row, ms in zip((r for r in data["benchmarks"] if r["name"].startswith(FIRST)), (5, 1, 4, 2, 9)):
         row["real_time"], row["cpu_time"] = ms, 3 * ms
     text, stderr = exported(folder, data)
@@ -39,12 +39,15 @@ def test_one_row_for_each_series_with_its_median(folder):
 
 
 def test_failed_kernels_and_doubts_are_named(folder):
-    data = make_results.result()
+    data = make_results.result(noise=0.001)
     data["context"]["emb_cut_short"] = "by SIGINT"
     bad = next(r for r in data["benchmarks"] if r["name"].startswith(FIRST))
+    for row, ms in zip((r for r in data["benchmarks"] if "0.6/rowwise_adagrad/cpu_sort/cold" in r["name"]), (5, 1, 4)):
+        row["ns_per_lookup"] *= ms
     bad |= {"error_occurred": True, "error_message": "WRONG RESULT: row 3"}
     text, stderr = exported(folder, data)
     equal(len(json.loads(text)["benchmarks"]), 35)
+    assert "1 of 35 rows (~ or grey) are not to be quoted" in stderr, stderr
     assert "cut short: by SIGINT" in stderr and "FAILED cpu_fused on zipf/alpha:0.6: WRONG RESULT: row 3" in stderr, stderr
 
 

@@ -12,8 +12,8 @@ from tap import GOLDEN
 import make_results
 import results
 import style
-from spoiled import (LINE, RULES, contents, disturbed, equal, golden, many_rules, on_device, one_line_error, rows_of, run,
-                     save, timed)
+from spoiled import (LINE, RULES, contents, equal, golden, make, many_rules, need_scipy, on_device,
+                     one_line_error, rows_of, run, save, timed)
 
 FIRST = "zipf/alpha:0.6 rowwise_adagrad cpu_fused cold"
 
@@ -136,7 +136,7 @@ def test_baseline_is_the_trait_and_not_a_name(folder):
 
 
 def test_the_star_goes_to_all_that_cannot_be_told_from_the_fastest(folder):
-    stars = lambda path: [x.split()[0] for x in run("table.py", path).stdout.partition("1.05")[0].splitlines()
+    stars = lambda path: [x.split()[0].rstrip("~") for x in run("table.py", path).stdout.partition("1.05")[0].splitlines()
                           if " *" in x and x.startswith("  cpu_")]
     five = timed(folder, cpu_fused=(10, 11, 12, 13, 14), cpu_sort=(11, 12, 13, 14, 15),
                  cpu_hash=(13.5, 16, 17, 18, 19))  # p of 11 to 15 is 0.42, of 13.5 to 19 it is 4/252
@@ -229,26 +229,41 @@ def test_device_kernels_are_marked_beside_those_of_the_host(folder):
     assert "device ceilings" in out and "host ceilings" in out
 
 
-def test_what_is_not_to_be_quoted(folder):
-    caution = lambda *a, **k: results.load(disturbed(folder, *a, **k)).caution()
-    equal(caution(), "")  # nothing is known
-    equal(caution(18), "")  # 10 %
-    equal(caution(19), "19 of 180 samples disturbed: do not quote")
-    # The load is two threads and that of others; half a thread more than the CPUs is tolerated.
-    equal(caution(0, emb_load_worst="0.5"), "")
-    equal(caution(0, emb_load_worst="0.51"), "0 of 180 samples disturbed, load 2.5 on 2 CPUs: do not quote")
-    equal(caution(0, emb_load_worst="0.51", num_cpus=4), "")
-    equal(caution(emb_load_before="2.64 1.6 1.4 1/8 4"), "load 2.6 on 2 CPUs before the run: do not quote")
-    equal(caution(0, emb_load_worst="unavailable", num_cpus=None), "")
-    equal(caution(3, emb_disturbed_samples="90"), "")  # 90 may be of one run of several: the rows count
+def marked(out):
+    """The kernels of a table that are marked as not to be quoted."""
+    return [x.split()[0].rstrip("~") for x in out.splitlines() if re.match(r"  cpu_\w+~ ", x)]
 
 
-def test_tables_and_comparisons_begin_with_it(folder):
-    path = disturbed(folder, 90, emb_load_worst="5.2")
-    equal(run("table.py", path).stdout.splitlines()[0], LINE)
+def test_rows_that_are_not_to_be_quoted_are_named_and_marked(folder):
+    """One row, by its own times or for want of samples; all of a workload if its fastest is uncertain."""
+    need_scipy()
+    out = run("table.py", GOLDEN).stdout
+    equal(("not to be quoted" in out, marked(out)), (False, []))
+    path = timed(folder, cpu_hash=(138, 139, 141, 143, 146))
+    out = run("table.py", path).stdout
+    equal((out.splitlines()[:2], marked(out)), ([LINE.format(1, 3), ""], ["cpu_hash"]))
     for form in ("--markdown", "--overview"):
-        equal(run("table.py", path, form).stdout.splitlines()[:2], [f"**{LINE}**", ""])
-    equal(run("compare.py", GOLDEN, path).stdout.splitlines()[0], f"{path}: {LINE}")
+        out = run("table.py", path, form).stdout
+        equal((out.splitlines()[:2], out.count("~")), ([f"**{LINE.format(1, 3)}**", ""], 2))
+    equal(marked(run("table.py", path, "--precision", "5").stdout), [])
+    made = make("table", f"RESULT={path}", "PRECISION=1").stdout
+    assert made.startswith(LINE.format(len(marked(made)), 1)) and "cpu_hash" in marked(made), made
+    out = run("table.py", timed(folder, cpu_sort=(145, 145, 145, 145))).stdout
+    equal((out.splitlines()[0], marked(out)), (LINE.format(1, 3) + ", or they have fewer than 5 samples", ["cpu_sort"]))
+    out = run("table.py", timed(folder, cpu_fused=(100, 110, 120, 125, 130))).stdout
+    equal(len(marked(out)), 6)
+    for word in ("0", "-3", "nan", "x"):
+        done = run("table.py", path, "--precision", word)
+        assert done.returncode == 1 and "--precision" in done.stderr.splitlines()[-1], done.stderr
+
+
+def test_disturbed_samples_and_load_alone_are_no_caution(folder):
+    data = golden()
+    for r in data["benchmarks"]:
+        r["disturbed"] = 1.0
+    data["context"] |= {"emb_load_worst": "5.2", "emb_load_before": "9.64 1.6 1.4 1/8 4"}
+    result = results.load(save(data, folder, "load.json"))
+    equal(result.doubts(result.groups("cold")), [])
 
 
 if __name__ == "__main__":

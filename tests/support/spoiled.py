@@ -15,9 +15,10 @@ import tap
 from tap import GOLDEN, ROOT
 import make_results
 import program
+import verdict
 
 RULES = ("sgd", "adam", "rowwise_adagrad", "momentum")
-LINE = "90 of 180 samples disturbed, load 7.2 on 2 CPUs: do not quote"  # of disturbed(folder, 90, emb_load_worst="5.2")
+LINE = ("{} of 18 rows (~ or grey) are not to be quoted: their time over the fastest one's is uncertain by more than {} %")
 
 
 # These run within the test: a process of their own takes longer to import SciPy than for all else.
@@ -125,6 +126,11 @@ def need_gnuplot():
         raise tap.Skip("no gnuplot")
 
 
+def need_scipy():
+    if verdict.without_scipy():
+        raise tap.Skip("no SciPy")
+
+
 def noise_file(folder, ratios, samples=5, name="noise.json", **context):
     """A result of make noise: {(workload, rule, kernel, mode): median of B / median of A}."""
     row = lambda key, side, ms: {
@@ -189,11 +195,10 @@ def peer(data):
     return {"context": context, "benchmarks": rows}
 
 
-def disturbed(folder, count=None, name="disturbed.json", **context):
-    """The golden result with `count` of its 180 samples disturbed, and these values in its context."""
+def disturbed(folder, count, *words, factor=1.0):
+    """The golden result with `count` samples of each row that has these words disturbed, and its times multiplied."""
     data = golden()
-    for i, r in enumerate(data["benchmarks"]):
-        if count is not None:
-            r["disturbed"] = float(i < count)
-    data["context"] |= context
-    return save(data, folder, name)
+    for r in rows_of(data, *words):
+        r["disturbed"] = float(r["repetition_index"] < count)
+        r["real_time"] *= factor
+    return save(data, folder, "disturbed.json")

@@ -150,8 +150,8 @@ def page(machines, root):
     gpu = any(s.kernel.place == "device" for r in results for s in r.series)
     pages = ", ".join(f"[{m}]({os.path.relpath('reports/results', FOLDER)}/{m}/README.md)" for m in machines if m != ANY)
     caution = (f"{sum(bool(r.doubts()) for r in results)} of the {len(results)} files " +
-               "were cut short, or " * any(r.cut_short() for r in results) + "have more disturbed samples, "
-               f"or a higher load, than a quotable figure may have. The pages of the machines say which: {pages}.")
+               "were cut short, or " * any(r.cut_short() for r in results) + "have rows that are not to be quoted. "
+               f"The pages of the machines say which: {pages}.")
     sections = [line for c in claims for line in section(c, machines, root)]
     return "\n".join(["# Claims", "", fill(HEAD), "", fill(NO_GPU * (not gpu) + caution), "",
                       *summary(claims, machines), "", *sections[:-1]]) + "\n"
