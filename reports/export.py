@@ -109,8 +109,8 @@ def common(result, groups, subject, *notes):
 
 
 def dots(groups, values, place, title):
-    """Blocks for a dot plot, one per kernel: y, values(series) and 0 if they are not to be quoted, for each group that it
-    ran in. A group has height 1, from top to bottom, and each kernel has its own height inside."""
+    """Blocks for a dot plot, one per kernel: y, values(series) and 0 if they are not to be quoted, for each group that
+    it ran in. A group has height 1, from top to bottom, and each kernel has its own height inside."""
     kernels, blocks = kernels_of(groups), []
     for i, (kernel, mark) in enumerate(kernels):
         rows = [[title(kernel) + mark]]
@@ -160,7 +160,8 @@ def memory(result, groups, stem):
     return dot_figure(result, groups, stem, "memory", "memory",
                       lambda s: (s.median("scratch_mib"), s.median("peak_mib")),
                       lambda g, p: (g.median("persistent_mib", p),),
-                      caution=clean(result.cut_short()), has_zero=int(any(s.median("scratch_mib") == 0 for g in groups for s in g.measured())))
+                      caution=clean(result.cut_short()),
+                      has_zero=int(any(s.median("scratch_mib") == 0 for g in groups for s in g.measured())))
 
 
 def parts_of(mode):
@@ -249,8 +250,8 @@ def roof_panel(group):
     for y, (s, total) in enumerate(zip(shown, totals)):
         share, (index, *_, stages_end, _) = s.median("share_roof"), stage_ends(s.typical())
         end = min(total, cut)
-        rows.append([y + ROOF_LINES, s.kernel.title + group.mark(s), min(index * total, cut), end if stages_end else 0.0,
-                     end, share * total, f"{number(total)} · {100 * share:.0f} %{s.over()}", int(total > cut)])
+        rows.append([y + ROOF_LINES, s.kernel.title + group.mark(s), min(index * total, cut),
+                     end if stages_end else 0.0, end, share * total, f"{number(total)} · {100 * share:.0f} %{s.over()}", int(total > cut)])
     return lines, rows, 1.4 * max(cut, *terms, *(row[5] for row in rows))
 
 

@@ -210,7 +210,7 @@ class Group:
         return [s for s in self.lazy() if s is best or not told_apart(times(s), times(best))]
 
     def quotable(self, series):
-        """Whether the time of a series over the best one's is precise; of the best one, its own time. None: not known."""
+        """Whether the time of a series over the best one's is precise, or of the best one alone; None: not known."""
         best, times = self.best(), lambda s: s.values("ns_per_lookup")
         return precise(times(series), times(best) if best and series is not best else [], self.precision)
 
@@ -294,8 +294,8 @@ class Result:
         rows = self.rows(groups)
         unsure = [s for s, quotable in rows if quotable is False]
         few = f", or they have fewer than {FEWEST} samples" * any(len(s.samples) < FEWEST for s in unsure)
-        return (f"{len(unsure)} of {len(rows)} rows ({UNSURE_MARK} or grey) are not to be quoted: their time over the fastest one's "
-                f"is uncertain by more than {100 * self.precision:g} %{few}") if unsure else ""
+        return (f"{len(unsure)} of {len(rows)} rows ({UNSURE_MARK} or grey) are not to be quoted: their time over the "
+                f"fastest one's is uncertain by more than {100 * self.precision:g} %{few}") if unsure else ""
 
     def cut_short(self):
         """One line that says by what, a signal or its death, the run was cut short, and how much there is; or ''."""

@@ -100,7 +100,7 @@ class Driver : Journal {
         const struct kernel *k = c.entry->kernel;
         struct sample s = {};
         struct error err;
-        const bool enough = options.fewer && turns->enough(c);
+        const bool enough = (options.fewer && turns->enough(c)) || turns->late(options);
         bool skip = stop_signal || enough || out->count(c.way());
         if (enough) progress.total--;
         for (auto unused : state) {
@@ -119,7 +119,7 @@ class Driver : Journal {
             state.SetIterationTime(s.times.seconds);
         }
         if (skip) return;
-        turns->add(c, s.times.seconds);
+        turns->of[k].times[c.mode].push_back(s.times.seconds);
         progress.done++;
         progress.say(c.name);
         load.add(s.others);
@@ -178,9 +178,8 @@ class Driver : Journal {
             judge(way, measure_admit(m, k, way.mode(), &use[way], &result, &err));
         }
 
-        benchmark::ClearRegisteredBenchmarks();
         Turns turns;
-        int registered = 0;
+        std::vector<const Case *> chosen;
         for (const Case &c : cases) {
             auto twin = [&](const Case &o) {
                 return o.entry == c.entry && o.mode + c.mode == MODE_COLD + MODE_WARM;
@@ -191,20 +190,38 @@ class Driver : Journal {
                 progress.total -= options.reps;
                 continue;
             }
-            registered++;
-            benchmark::RegisterBenchmark(
-                c.name.c_str(),
-                [this, m, &c, &rule, &use, &turns, &out](benchmark::State &state) {
-                    sample(state, m, c, rule, use[c.way()], &turns, &out);
-                })
-                ->UseManualTime()
-                ->Iterations(1)
-                ->Repetitions(options.reps)
-                ->Unit(benchmark::kMillisecond);
+            chosen.push_back(&c);
         }
-        if (registered == 0) return;
+        if (chosen.empty()) return;
         Collector collector;
-        benchmark::RunSpecifiedBenchmarks(&collector);
+        /* A ratio of two medians is within PRECISION if each is within two thirds of it. */
+        const double share = 2.0 / 3 * options.precision / 100;
+        /* Cold and warm samples of a kernel take turns. */
+        auto narrow = [&](const Case *c) {
+            auto fine = [&](const Case &o) {
+                return o.entry != c->entry || is_out(o.way()) ||
+                       turns.of[c->entry->kernel].narrow(o.mode, share);
+            };
+            return is_out(c->way()) || std::all_of(cases.begin(), cases.end(), fine);
+        };
+        for (;; turns.rounds++) {
+            benchmark::ClearRegisteredBenchmarks();
+            for (const Case *c : chosen)
+                benchmark::RegisterBenchmark(
+                    c->name.c_str(),
+                    [this, m, c, &rule, &use, &turns, &out](benchmark::State &state) {
+                        sample(state, m, *c, rule, use[c->way()], &turns, &out);
+                    })
+                    ->UseManualTime()
+                    ->Iterations(1)
+                    ->Repetitions(options.reps)
+                    ->Unit(benchmark::kMillisecond);
+            benchmark::RunSpecifiedBenchmarks(&collector);
+            chosen.erase(std::remove_if(chosen.begin(), chosen.end(), narrow), chosen.end());
+            if (chosen.empty() || stop_signal || clock_seconds() - turns.begin >= options.seconds)
+                break;
+            progress.total += (int)chosen.size() * options.reps;
+        }
         load.close();
 
         for (const auto &u : use) {
@@ -216,10 +233,14 @@ class Driver : Journal {
                   measure_check(m, k, u.first.mode(), m->workload->ring - 1, &result, &err));
         }
         std::vector<Run> accepted;
-        for (const Run &run : collector.runs) {
-            bool keep = !run.error_occurred;
+        std::map<std::string, int>
+            count; /* of a case in all rounds: the library begins each at 0 */
+        for (Run run : collector.runs) {
+            const bool sample = run.run_type == Run::RT_Iteration;
+            bool keep = !run.error_occurred && (sample || turns.rounds == 1);
             for (const auto &u : use)
                 keep &= !(is_out(u.first) && u.first.has(run.benchmark_name()));
+            if (keep && sample) run.repetition_index = count[run.benchmark_name()]++;
             if (keep) accepted.push_back(run);
         }
         samples.add(accepted);

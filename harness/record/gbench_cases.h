@@ -6,6 +6,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <string>
 #include <tuple>
@@ -78,36 +79,52 @@ inline int count_cases(const struct options &o, unsigned places, const struct pl
     return (int)cases;
 }
 
-/* Without REPS, a kernel SLOW_TIMES as slow as the fastest one of its place has SLOW_SAMPLES samples of a mode. */
+/* Without REPS, a kernel SLOW_TIMES as slow as the fastest one of its place has SLOW_SAMPLES samples of a mode; with
+ * SECONDS, so many more in every round. */
 enum { SLOW_SAMPLES = 5, SLOW_TIMES = 8 };
 
 /* The samples of a kernel so far, by enum cache_mode. */
 struct Turn {
     bool both; /* a host kernel of which cold and warm samples are wanted */
     int round[3];
-    int count[3];    /* samples */
-    double least[3]; /* seconds of the fastest sample */
+    std::vector<double> times[3]; /* seconds of the samples */
     std::vector<struct sample> waiting[3];
+
+    double least(enum cache_mode mode) const {
+        return *std::min_element(times[mode].begin(), times[mode].end());
+    }
+    /* True if the two samples between which the median lies in 95 % of the cases are within this share of it. */
+    bool narrow(enum cache_mode mode, double share) const {
+        std::vector<double> t = times[mode];
+        std::sort(t.begin(), t.end());
+        const double n = (double)t.size(), low = std::floor((n - 1.96 * std::sqrt(n)) / 2);
+        if (n < SLOW_SAMPLES) return false;
+        const double median = (t[(t.size() - 1) / 2] + t[t.size() / 2]) / 2;
+        return t[(size_t)low] >= (1 - share) * median &&
+               t[t.size() - 1 - (size_t)low] <= (1 + share) * median;
+    }
 };
 
 /* The turns of all kernels on one workload with one rule. */
 struct Turns {
     std::map<const struct kernel *, Turn> of;
+    int rounds = 1; /* of samples; all after the first one are SECONDS' */
+    double begin = clock_seconds();
+
+    /* Rounds end in time. */
+    bool late(const struct options &o) const {
+        return rounds > 1 && clock_seconds() - begin > o.seconds;
+    }
 
     bool enough(const Case &c) {
         const struct kernel *k = c.entry->kernel;
         const Turn &own = of[k];
         double least = INFINITY;
         for (const auto &turn : of)
-            if (turn.first->place == k->place && turn.second.count[c.mode])
-                least = std::min(least, turn.second.least[c.mode]);
-        return own.count[c.mode] >= SLOW_SAMPLES && own.least[c.mode] > SLOW_TIMES * least;
-    }
-
-    void add(const Case &c, double seconds) {
-        Turn &own = of[c.entry->kernel];
-        double &least = own.least[c.mode];
-        if (own.count[c.mode]++ == 0 || seconds < least) least = seconds;
+            if (turn.first->place == k->place && !turn.second.times[c.mode].empty())
+                least = std::min(least, turn.second.least(c.mode));
+        return own.times[c.mode].size() >= (size_t)(SLOW_SAMPLES * rounds) &&
+               own.least(c.mode) > SLOW_TIMES * least;
     }
 
     /* Measures a warm sample right after a cold one of the same kernel, which is then the run before it.

@@ -38,6 +38,10 @@ static const struct known {
      "samples of every kernel, workload and mode; 10, or 5 of kernels 8 times as slow as the "
      "fastest",
      COUNT(reps), 1, 1000},
+    {"seconds", "more samples until rows are narrow, or a workload and rule took so long; none",
+     COUNT(seconds), 1, 100000},
+    {"precision", "percent within which the ratio of a narrow row is known; 3", COUNT(precision), 1,
+     99},
     {"ring", "batches that cold samples go round", COUNT(ring), 1, RING_MAX},
     {"modes", "cold, warm, iteration: list; cold and warm", TEXT(mode)},
     {"place", "kernels of the host, of the device, or all: host, device, all", TEXT(place)},
@@ -176,7 +180,8 @@ static int compile_filter(struct options *o, struct error *err) {
 
 int options_parse(int argc, char **argv, struct options *out, struct error *err) {
     const char *texts[KNOWN];
-    *out = (struct options){.threads = omp_get_max_threads(), .ring = 3, .queue = 10};
+    *out =
+        (struct options){.threads = omp_get_max_threads(), .precision = 3, .ring = 3, .queue = 10};
     int status = read_texts(argc, argv, texts, &out->smoke, err);
     for (int i = 0; status == 0 && i < KNOWN; i++) status = take(&known[i], texts[i], out, err);
     if (status) return status;

@@ -41,10 +41,12 @@ struct options {
     unsigned places;                 /* bits 1 << enum backend */
     int threads;
     int reps;
-    bool fewer; /* samples of slow kernels: REPS was not given */
-    int ring;   /* batches */
-    int queue;  /* minutes to wait for another bench on this machine */
-    bool smoke; /* a check: its times are no measurement */
+    bool fewer;    /* samples of slow kernels: REPS was not given */
+    int seconds;   /* of a workload and rule in which more samples are taken; 0: none are */
+    int precision; /* percent within which medians are to be known then */
+    int ring;      /* batches */
+    int queue;     /* minutes to wait for another bench on this machine */
+    bool smoke;    /* a check: its times are no measurement */
 };
 /* 0: parsed; 1: it printed help or the version, as asked; -1: err. */
 int options_parse(int argc, char **argv, struct options *out, struct error *err);

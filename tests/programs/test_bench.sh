@@ -114,6 +114,27 @@ for alpha in "01":
 PY
 ok $? 'without REPS a kernel has five to ten samples'
 
+# Two samples and SECONDS: rounds of two until five samples are narrow, or until the time is used up.
+for limits in '60 99' '3 1'; do
+    set -- $limits
+    "$bench" --out="$work/more" $tiny --reps=2 --ring=2 --seconds="$1" --precision="$2" --filter='/cpu_(fused|sort)/' 2>"$work/stderr"
+    ok $? "more samples for $1 s, within $2 %"
+    "$python" - "$work/more/bench.json" "$2" <<'PY'
+import sys
+sys.path.insert(0, "reports")
+import results
+result = results.load(sys.argv[1])  # which wants one batch for each number of a sample
+numbers = [[x.get("repetition_index") for x in s.samples] for s in result.series]
+assert len(numbers) == 2 and all(n == list(range(len(n))) for n in numbers), numbers
+assert {len(s.fingerprints) for s in result.series} == {2} and "emb_cut_short" not in result.context
+if sys.argv[2] == "99":
+    assert all(len(n) >= 6 and len(n) % 2 == 0 for n in numbers), numbers
+assert sum(map(len, numbers)) > 4, numbers
+PY
+    ok $? 'and their record counts them on'
+done
+refuses 'no time at all' "SECONDS: '0' is not a number from 1" --seconds=0
+
 refuses 'more memory than there is, before ids are generated' 'optimizer state and batches: needs .* GiB' --modes=cold --reps=1 \
     --rows=1e11 --filter=cpu_sort
 
