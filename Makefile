@@ -369,7 +369,7 @@ bench:
 places     = --place=$(call quoted,$(or $(PLACE),device))
 axes       = $(call given,FILTER SEED THREADS REPS RING MODES)
 # The warm table, too: published times are of hot loops.
-shown      = $(sort $(MODE) $(filter warm,$(or $(MODES),cold warm)))
+shown      = $(sort $(or $(MODE),cold) $(filter warm,$(or $(MODES),cold warm)))
 bench-gpu:
 	$(call require,bench)
 	@$(MAKE) --no-print-directory $(if $(NVCC),$(C),$(B))/bench
@@ -377,7 +377,7 @@ bench-gpu:
 	 run() { to=$(call quoted,$(OUT))/$$1; shift; $(if $(NVCC),$(C),$(B))/bench $(places) $(queue) "$$@" --out="$$to"; status=$$?; \
 	     case $$status in 0) ;; 2) worst=2 ;; *) exit $$status ;; esac; \
 	     [ ! -e "$$to/bench.json" ] || { $(foreach m,$(shown),$(PYTHON) reports/table.py "$$to/bench.json" --mode $m &&) \
-	     $(PYTHON) reports/plots.py "$$to/bench.json" "$$to/plots" --mode $(MODE); } || exit 1; }; \
+	     $(PYTHON) reports/plots.py "$$to/bench.json" "$$to/plots" $(call given,MODE); } || exit 1; }; \
 	 $(if $(SPEC)$(TRACE)$(ALPHA)$(DIMS)$(ROWS)$(BATCH)$(POOLING),run gpu $(selection), \
 	 run gpu $(axes) --spec=datasets/gpu.spec $(call given,RULE); \
 	 run gpu-dynamicemb $(axes) --spec=datasets/dynamicemb.spec --rule=$(call quoted,$(or $(RULE),sgd adam))); \

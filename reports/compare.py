@@ -7,9 +7,10 @@ threads, and of the same work: shapes, types, operation, and fingerprints of ids
 run may have fewer). A row is FASTER
 or SLOWER only if its median moved by the minimum effect, a bootstrap interval of the ratio is on one side of
 1, and the Mann-Whitney U test is significant after a correction for the number of rows; SAME only if the
-whole interval is within the minimum effect; otherwise UNSURE. --noise takes the effect that identical code
-shows on this machine (make noise); a smaller minimum effect is raised to it. Bytes and counts have no noise:
-any growth is a change.
+whole interval is within the minimum effect; otherwise UNSURE. It is UNSURE, too, if half of the samples of a side
+were disturbed: then its median may be of a disturbed sample. --noise takes the effect that identical code
+shows on this machine (make noise); a smaller minimum effect is raised to it. Bytes and counts have no noise: MORE or
+LESS by 1 % is a change.
 
 Exit status: 0 same or better, 3 slower or larger, 4 unsure and nothing slower, 2 failed checks in the new result,
 1 usage, unreadable or different work, or rows that only one side has (--allow-missing). The last line and
@@ -18,7 +19,7 @@ the file of --status-file repeat it, since make turns every failure into 2.
 import math
 import re
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import compare_forms
 import identity
@@ -31,6 +32,7 @@ from verdict import FAMILY, MIN_EFFECT, Effect, effect, words_of
 MEANING = {0: "same or better", 1: "rows that only one side has; --allow-missing accepts them",
            2: "failed checks in the new result", 3: "slower or larger", 4: "unsure, and nothing slower"}
 OTHER_MACHINE = "times of two machines or numbers of threads; --other-machine compares them all the same"
+LEAST_CHANGE = 0.01  # of a number without noise
 # What a run takes and launches, in the rows' counters; the runs of one build always agree.
 EXACT = {"scratch_mib": "MiB of scratch", "persistent_mib": "MiB of weights and states",
          "launched_kernels": "kernels launched", "launched_memsets": "memsets launched", "launches": "launches"}
@@ -46,6 +48,11 @@ class Row:
     @property
     def key(self):
         return self.old.key
+
+    @property
+    def disturbed(self):
+        """True if the median of a side may be of a disturbed sample."""
+        return any(2 * s.disturbed >= len(s.samples) for s in (self.old, self.new))
 
 
 @dataclass(frozen=True)
@@ -72,8 +79,10 @@ class Comparison:
     notes: list
 
     def doubts(self):
-        """Lines about sides that are not whole."""
-        return [f"{r.path}: {r.cut_short()}" for r in (self.old, self.new) if r.cut_short()]
+        """Lines about sides that are not whole, and about disturbed rows."""
+        some = sum(r.disturbed for r in self.rows if r.effect)
+        lost = f"{some} of {len(self.words())} rows are UNSURE: half of the samples of a side were disturbed"
+        return [f"{r.path}: {r.cut_short()}" for r in (self.old, self.new) if r.cut_short()] + [lost] * bool(some)
 
     def words(self):
         return [r.word for r in self.rows if r.effect]
@@ -121,16 +130,17 @@ def judged(pairs, least):
     """A Row per pair."""
     effects = [None if a.failed or b.failed else effect(a.times, b.times) for a, b in pairs]
     words = iter(words_of([e for e in effects if e], least, FAMILY))
-    return [Row(a, b, e, next(words) if e else f"FAILED in {'new' if b.failed else 'old'}")
+    rows = [Row(a, b, e, next(words) if e else f"FAILED in {'new' if b.failed else 'old'}")
             for (a, b), e in zip(pairs, effects)]
+    return [replace(r, word="UNSURE") if r.effect and r.disturbed else r for r in rows]
 
 
 def changes(pairs):
-    """The numbers without noise that changed, of pairs that did not fail. Recorded files have seven digits."""
+    """The numbers without noise that changed, of pairs that did not fail."""
     for a, b in pairs:
         for key, what in EXACT.items():
             old, new = a.median(key), b.median(key)
-            if None not in (old, new) and not (a.failed or b.failed) and abs(new - old) > 1e-6 * max(old, new):
+            if None not in (old, new) and not (a.failed or b.failed) and abs(new - old) > LEAST_CHANGE * max(old, new):
                 yield Change(a.key, what, old, new)
 
 

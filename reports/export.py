@@ -251,7 +251,8 @@ def roof_panel(group):
         share, (index, *_, stages_end, _) = s.median("share_roof"), stage_ends(s.typical())
         end = min(total, cut)
         rows.append([y + ROOF_LINES, s.kernel.title + group.mark(s), min(index * total, cut),
-                     end if stages_end else 0.0, end, share * total, f"{number(total)} · {100 * share:.0f} %{s.over()}", int(total > cut)])
+                     end if stages_end else 0.0, end, share * total,
+                     f"{number(total)} · {100 * share:.0f} %{s.over()}", int(total > cut)])
     return lines, rows, 1.4 * max(cut, *terms, *(row[5] for row in rows))
 
 
@@ -351,7 +352,8 @@ def main(doc, make):
     parser.add_result(outdir=True)
     add_precision(parser)
     args = parser.parse_args()
-    for name in make(load(args.result, args.precision), args.outdir, args.mode):
+    result = load(args.result, args.precision)
+    for name in make(result, args.outdir, result.mode(args.mode)):
         print(name)
 
 

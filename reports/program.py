@@ -40,7 +40,7 @@ class Arguments(argparse.ArgumentParser):
         if outdir:
             self.add_argument("outdir", metavar="OUTDIR")
         if mode:
-            self.add_argument("--mode", default="cold", help="cold (default), warm or iteration")
+            self.add_argument("--mode", default="", help="cold, warm or iteration (the first that there is)")
 
 
 def run(main, interrupted="interrupted"):

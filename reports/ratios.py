@@ -124,7 +124,7 @@ def main():
     parser.add_argument("--picture", metavar="FILE", help="shown above the table of a page")
     args = parser.parse_args()
     result = load(args.result, args.precision)
-    groups = by_rule(result, args.mode)
+    groups = by_rule(result, result.mode(args.mode))
     lines = (page(result, groups, args.base, args.picture) if args.markdown or args.update
              else plain(result, groups, args.base))
     section.print_or_update(args, "\n".join(lines))

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: MIT
-# Reports from a saved result: RESULT is the file, MODE is cold, warm or iteration. The figures for a
+# Reports from a saved result: RESULT is the file, MODE is cold, warm or iteration: the first that was asked for with
+# MODES, or that there is. The figures for a
 # paper need matplotlib, so Debian's own python3 comes first.
 #
 #| make plots     draw again from a saved result: RESULT=file.json; never measures
-#| make table     print the table of a saved result; EACH=1: one for every rule, even of many. PRECISION=3: % within which
-#|                the ratio of a row that may be quoted is known; also of plots and medians
+#| make table     print the table of a saved result; EACH=1: one for every rule, even of many. PRECISION=3: within
+#|                how many % a row that may be quoted is known; also for plots and medians
 #| make medians   the medians of a saved result as Google Benchmark's JSON, one row per workload, rule, kernel and mode, for
 #|                github-action-benchmark, Bencher and compare.py: RESULT=file.json MEDIANS=OUT/medians.json
 #| make compare   compare two saved results: A=old.json B=new.json; status 3 if something got slower, 4 if
@@ -15,13 +16,13 @@ PYTHON  ?= $(firstword $(wildcard /usr/bin/python3) python3)
 RESULT  ?= $(OUT)/bench.json
 PLOTS   ?= $(OUT)/plots
 MEDIANS ?= $(OUT)/medians.json
-MODE    ?= cold
+MODE    ?= $(firstword $(filter cold warm iteration,$(MODES)))
 PRECISION ?=
 
 .PHONY: plots table medians compare
 
-report_plots = $(PYTHON) reports/plots.py $(call quoted,$(RESULT)) $(call quoted,$(PLOTS)) --mode $(MODE) $(call given,PRECISION)
-report_table = $(PYTHON) reports/table.py $(call quoted,$(RESULT)) --mode $(MODE) $(if $(EACH),--each) $(call given,PRECISION)
+report_plots = $(PYTHON) reports/plots.py $(call quoted,$(RESULT)) $(call quoted,$(PLOTS)) $(call given,MODE PRECISION)
+report_table = $(PYTHON) reports/table.py $(call quoted,$(RESULT)) $(call given,MODE PRECISION) $(if $(EACH),--each)
 
 plots:
 	@$(report_plots)

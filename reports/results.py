@@ -42,6 +42,7 @@ PEERS = ("torch", "fbgemm")  # families of the systems beside the suite
 LADDER = "ladder"  # the family of kernels with one technique left out
 STAGES = ("index", "zero", "reduce", "update")
 ITERATION = "iteration"  # the mode whose times are of forward, plan and step together
+MODES = ("cold", "warm", ITERATION)  # a report shows the first that there is
 FORWARD, GRADIENT, WEIGHT_GRAD = "forward", "gradient", "weight_grad"  # in place of a rule
 TYPES = ("weight_type", "momentum_type", "grad_type", "rounding")  # keys of a workload
 MANY_RULES = 4  # from this many on, the rules of a workload are one table and one figure
@@ -270,6 +271,11 @@ class Result:
         ms = steps[0].median("plan_ms") or 0
         plan = 1e6 * ms / steps[0].median("lookups") if ms else 0
         return series.ns / (min(s.ns for s in forwards) + plan + steps[0].ns)
+
+    def mode(self, asked=""):
+        """The mode that was asked for; if none was, the first one of the file."""
+        there = {s.mode for s in self.series}
+        return asked or next((m for m in MODES if m in there), MODES[0])
 
     def groups(self, mode):
         """One Group per (workload, rule) in the order of the file; an error if there is none."""

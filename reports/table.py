@@ -225,7 +225,7 @@ def main():
     form, how = (overview, ()) if args.overview else (
         markdown if args.markdown or args.update else plain, (args.each,))
     result = load(args.result, args.precision)
-    section.print_or_update(args, "\n".join(line.rstrip() for line in form(result, args.mode, *how)))
+    section.print_or_update(args, "\n".join(line.rstrip() for line in form(result, result.mode(args.mode), *how)))
 
 
 if __name__ == "__main__":

@@ -45,15 +45,16 @@ def without_scipy():
     try:
         scipy_stats()
     except ResultError as e:
-        return [f"{e}; without it, kernels are told apart only if no samples of theirs overlap, and it is not known which "
-                "rows may be quoted"]
+        return [f"{e}; without it, kernels are told apart only if no samples of theirs overlap, and it is not known "
+                "which rows may be quoted"]
     return []
 
 
 def bootstrap(statistic, *samples):
-    """(low, high) of a statistic of samples: a percentile bootstrap (Efron 1979), always with the same random numbers."""
-    return tuple(map(float, scipy_stats().bootstrap(samples, statistic, n_resamples=RESAMPLES, confidence_level=CONFIDENCE,
-                                                    method="percentile", random_state=0).confidence_interval))
+    """(low, high) of a statistic: a percentile bootstrap (Efron 1979), always with the same random numbers."""
+    found = scipy_stats().bootstrap(samples, statistic, n_resamples=RESAMPLES, confidence_level=CONFIDENCE,
+                                    method="percentile", random_state=0)
+    return tuple(map(float, found.confidence_interval))
 
 
 def ratio_of_medians(a, b, axis=-1):

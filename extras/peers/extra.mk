@@ -36,9 +36,9 @@ peers:
 	 run() { to=$(call quoted,$(OUT))/$$1; shift; $(PYTHON) extras/peers/peers.py --session $(B)/extras/peers/session \
 	     --embfuse $(B)/embfuse --python $(peers_venv)/bin/python $(peers_preset) "$$@" --out="$$to"; \
 	     status=$$?; [ $$status -ne 1 ] || exit 1; [ $$status -eq 0 ] || worst=$$status; \
-	     $(PYTHON) reports/table.py "$$to/bench.json" --mode $(MODE) && \
-	     $(PYTHON) reports/ratios.py "$$to/bench.json" --mode $(MODE) && \
-	     $(PYTHON) reports/plots.py "$$to/bench.json" "$$to/plots" --mode $(MODE) || exit 1; }; \
+	     $(PYTHON) reports/table.py "$$to/bench.json" $(call given,MODE) && \
+	     $(PYTHON) reports/ratios.py "$$to/bench.json" $(call given,MODE) && \
+	     $(PYTHON) reports/plots.py "$$to/bench.json" "$$to/plots" $(call given,MODE) || exit 1; }; \
 	 run peers $(selection); \
 	 $(if $(peers_chosen),,run peers-1-thread $(selection) --threads=1 \
 	     --rule=rowwise_adagrad --filter='$(peers_serial)';) \

@@ -206,7 +206,7 @@ draw_record   = $(PYTHON) extras/studies/gallery.py $(call quoted,reports/result
 write_gallery = $(PYTHON) extras/studies/gallery.py $(call quoted,$(RECORDED)) $(recorded:%=--also=%) --page=extras/studies/study/figures.md
 figures:
 	@$(if $(RECORD),$(draw_record),\
-	   $(PYTHON) extras/studies/figures.py $(call quoted,$(RESULT)) $(call quoted,$(PLOTS)) --mode $(MODE))
+	   $(PYTHON) extras/studies/figures.py $(call quoted,$(RESULT)) $(call quoted,$(PLOTS)) $(call given,MODE))
 
 # The page of all figures, from the record that leads the front page; what it lacks comes from others.
 gallery:
@@ -220,7 +220,7 @@ page_sources     = $(foreach r,$(page_results),$(call quoted,$r)) \
                    $(foreach r,$(RECORD),--record=$(call quoted,$(if $(findstring /,$r),$r,reports/results/$r)))
 report:
 	$(call require,report)
-	@$(PYTHON) extras/studies/report.py $(page_sources) --mode $(MODE) $(looked_at) \
+	@$(PYTHON) extras/studies/report.py $(page_sources) $(call given,MODE) $(looked_at) \
 	     --out=$(call quoted,$(OUT)/report.html)
 
 # --- tests

@@ -61,7 +61,8 @@ def main():
     parser = Arguments(__doc__)
     parser.add_result(outdir=True)
     args = parser.parse_args()
-    for name in draw_all(load(args.result), args.outdir, args.mode):
+    result = load(args.result)
+    for name in draw_all(result, args.outdir, result.mode(args.mode)):
         print(name)
 
 

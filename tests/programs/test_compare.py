@@ -14,7 +14,7 @@ import make_results
 import noise_floor
 import results
 import verdict
-from spoiled import equal, golden, noise_file, one_line_error, rows_of, run, save, slowed
+from spoiled import disturbed, equal, golden, noise_file, one_line_error, rows_of, run, save, slowed
 
 try:
     verdict.scipy_stats()
@@ -119,10 +119,27 @@ def test_noise_is_unsure(folder):
     equal((found.status(), counted(found)), (4, {"UNSURE": 36}))
 
 
-def test_any_growth_of_memory_is_a_change(folder):
+def test_too_disturbed_is_unsure(folder):
+    """A side that lost time is not SLOWER: its median may be of a disturbed sample from half of them on."""
+    with_disturbed = lambda count, factor: disturbed(folder, count, "kernel=cpu_fused", factor=factor)
+    counts = lambda *how: counted(compared(GOLDEN, with_disturbed(*how)))
+    equal(counts(2, 889), {"SAME": 30, "SLOWER": 6})
+    equal([counts(3, factor) for factor in (889, 1, 1 / 889)], [{"SAME": 30, "UNSURE": 6}] * 3)
+    path = with_disturbed(3, 889)
+    for sides in ((GOLDEN, path), (path, GOLDEN)):
+        done = run("compare.py", *sides)
+        equal(done.returncode, 4)
+        assert "6 of 36 rows are UNSURE: half of the samples of a side were disturbed" in done.stdout, done.stdout
+
+
+def test_memory_has_a_threshold(folder):
     data = golden()
     for r in rows_of(data, "kernel=cpu_sort", "workload=zipf/alpha:0.6"):
-        r["scratch_mib"] *= 1.001
+        r["scratch_mib"] *= 1.009
+    near = save(data, folder, "near.json")
+    equal([compared(*sides).changes for sides in ((GOLDEN, near), (near, GOLDEN))], [[], []])
+    for r in rows_of(data, "kernel=cpu_sort", "workload=zipf/alpha:0.6"):
+        r["scratch_mib"] *= 1.009
     path = save(data, folder, "more.json")
     found = compared(GOLDEN, path)
     equal([(c.key[2:], c.word) for c in found.changes], [(("cpu_sort", m), "MORE") for m in ("cold", "warm")])

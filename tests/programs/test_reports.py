@@ -10,7 +10,7 @@ sys.dont_write_bytecode = True
 import tap
 from tap import GOLDEN
 import make_results
-from spoiled import contents, equal, full_disk, golden, make, one_line_error, peer, run, save, slowed
+from spoiled import contents, equal, full_disk, golden, make, one_line_error, peer, rows_of, run, save, slowed
 
 
 def test_corrupt_missing_and_foreign_files_are_one_line(folder):
@@ -66,6 +66,21 @@ def test_the_status_of_a_comparison_is_told(folder):
     assert made.returncode == 2 and "Error 3" in made.stderr, made.stderr
     made = make("compare", f"A={old}")
     assert made.returncode == 2 and "usage: make compare A=OLD.json B=NEW.json" in made.stderr, made.stderr
+
+
+def test_without_a_mode_a_report_shows_what_there_is(folder):
+    """A result of warm samples alone has a table and figures; a mode that is asked for must be there."""
+    data = golden()
+    data["benchmarks"] = rows_of(data, "mode=warm")
+    path = save(data, folder, "warm.json")
+    for words in ((), ("MODES=warm",), ("MODES=iteration warm", "MODE=warm")):
+        assert " · warm\n" in make("table", f"RESULT={path}", *words).stdout
+    assert " · warm\n" in make("table", f"RESULT={GOLDEN}", "MODES=warm cold").stdout
+    assert " · cold\n" in make("table", f"RESULT={GOLDEN}").stdout
+    equal(run("export.py", path, folder).returncode, 0)
+    assert "time-rowwise_adagrad-warm.tsv" in contents(folder, ".tsv")
+    for mode in ("cold", "tepid"):
+        one_line_error(run("table.py", path, "--mode", mode), f"no rows in mode {mode} (modes in the file: warm)")
 
 
 def test_merge_puts_a_peer_beside_the_kernels(folder):
