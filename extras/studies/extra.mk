@@ -4,7 +4,8 @@
 #| make bench-against  this checkout and the revision REF=HEAD~1 in turns, sample by sample, then make compare of both:
 #|                text for a pull request in OUT/against/compare.md, status in OUT/against/status; variables as for bench
 #| make noise     the effect that identical code shows on this machine (OUT/noise/noise.json), which both comparisons
-#|                then use; REPS=7 samples, COMPARISONS=2; NOISE=file: another one
+#|                then use; REPS=7 samples, COMPARISONS=2; NOISE=file: another one. PAIRS=20: instead, how often two
+#|                runs agree on the rows that may be quoted (OUT/noise/pairs.md); variables as for bench
 #| make history   speed over revisions with change points: of HISTORY=folder of results, or of REVS="v1 v2 ...", which it
 #|                builds and measures in turns first; OUT/history/
 #| make bench-compilers  build the CPU kernels with each of COMPILERS="gcc clang"; the builds take turns in
@@ -83,7 +84,8 @@ bench-against:
 noise:
 	$(call require,against)
 	@$(MAKE) --no-print-directory $(B)/bench $(B)/embfuse
-	@$(PYTHON) extras/studies/noise.py $(beside_itself) $(selection) $(call given,COMPARISONS) --out=$(call quoted,$(OUT)/noise)
+	@$(PYTHON) extras/studies/noise.py $(beside_itself) $(selection) $(call given,COMPARISONS PAIRS SECONDS PRECISION) \
+	     --out=$(call quoted,$(OUT)/noise)
 
 # Without REVS the folder is only read.
 HISTORY ?= $(OUT)/history

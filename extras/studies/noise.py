@@ -4,9 +4,12 @@
 keeps all samples; OUT/noise.md and noise.svg say how small an effect compare.py can find here.
 
 Each comparison has REPS samples on each side. A slowdown is planted by multiplying the times of one side, so that
-what is found is known. Exit status: 0 fine, 1 usage or environment, 2 a wrong result.
+what is found is known. With --pairs whole runs of bench are measured instead, one after the other, and OUT/pairs.md
+says how often two runs of a pair agree on the rows that may be quoted. Exit status: 0 fine, 1 usage or environment,
+2 a wrong result.
 """
 import os
+import statistics
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "reports"))
@@ -16,9 +19,10 @@ import program
 import turns
 from noise_floor import SHARE, SIDES, floor_of
 from parts import write
-from program import Arguments, ResultError, write_whole
+from program import Arguments, ResultError, say, write_whole
+from results import load
 from style import markdown_table
-from verdict import MIN_EFFECT, effect, words_of
+from verdict import MIN_EFFECT, add_precision, effect, interval, words_of
 
 PLANTED = (0.0, 0.05, 0.1, 0.2)                      # of the table
 DRAWN = (0.0, 0.025, 0.05, 0.075, 0.1, 0.125, 0.15, 0.2, 0.25, 0.3)
@@ -89,18 +93,76 @@ def report(noise, outdir):
     return text, [own + ".md", *paper.if_possible(draw, noise, own)]
 
 
+# --- pairs of whole runs
+def quoted(group, series, best):
+    """(what a row says, its interval): its time over that of this kernel; of the kernel itself, its time."""
+    over = [] if series.kernel.name == best else group.of(best).values("ns_per_lookup")
+    times = series.values("ns_per_lookup")
+    ratio = statistics.median(times) / (statistics.median(over) if over else 1)
+    return ratio, *(ratio * end for end in interval(tuple(times), tuple(over)))
+
+
+def compared(first, second):
+    """(whether both may be quoted, whether the intervals overlap, ratio of what they say) of each row of two runs."""
+    for a in (g for mode in dict.fromkeys(s.mode for s in first.series) for g in first.groups(mode)):
+        b = next(g for g in second.groups(a.mode) if (g.workload, g.rule) == (a.workload, a.rule))
+        best = a.best() and b.of(a.best().kernel.name) and a.best().kernel.name
+        for s, other in ((s, b.of(s.kernel.name)) for s in a.measured() if best):
+            if other:
+                (one, low, high), (two, bottom, top) = quoted(a, s, best), quoted(b, other, best)
+                yield bool(a.quotable(s) and b.quotable(other)), low <= top and bottom <= high, two / one
+
+
+def agreement(pairs):
+    """The page about pairs of runs, as lines."""
+    rows, lines = [row for pair in pairs for row in compared(*pair)], []
+    for name, some in (("quotable in both runs", [r for r in rows if r[0]]), ("others", [r for r in rows if not r[0]])):
+        agree = f"{100 * sum(r[1] for r in some) / len(some):.1f} %" if some else "-"
+        lines.append((name, str(len(some)), agree, f"{100 * floor_of(r[2] for r in some):.1f} %" if some else "-"))
+    first = pairs[0][0]
+    return ["# Rows that may be quoted, twice", "", f"{len(pairs)} pairs of whole runs of one program, by `make noise "
+            f"PAIRS={len(pairs)}`; a row may be quoted if it is known within {100 * first.precision:g} %. "
+            f"{first.machine()}; {str(first.context.get('emb_date', '?'))[:10]}.", "",
+            *markdown_table(("rows", "number", "intervals overlap", f"{100 * SHARE:.0f} % differ by less than"), lines)]
+
+
+def whole_runs(args):
+    """Measures pairs of runs with the options of bench, into folders of OUT; returns the results."""
+    given = [f"--{o}={getattr(args, o)}" for o in (*turns.OPTIONS, "seconds") if getattr(args, o)]
+    if args.seconds:
+        given.append(f"--precision={100 * args.precision:g}")
+    pairs = []
+    for i in range(1, args.pairs + 1):
+        folders = [os.path.join(args.out, f"pair-{i}-{side}") for side in SIDES]
+        for folder in folders:
+            say(f"pair {i} of {args.pairs}: {folder}")
+            turns.call([args.bench, *given, f"--out={folder}"], {})
+        pairs.append([load(os.path.join(folder, "bench.json"), args.precision) for folder in folders])
+        write_whole(os.path.join(args.out, "pairs.md"), "\n".join(agreement(pairs)) + "\n")
+    return pairs
+
+
 def main():
     parser = Arguments(__doc__, allow_abbrev=False)
     parser.add_argument("--bench", required=True, metavar="PROGRAM")
     parser.add_argument("--embfuse", metavar="PROGRAM")
     parser.add_argument("--comparisons", type=int, default=2, help="of REPS samples each (2)")
+    parser.add_argument("--pairs", type=int, default=0, help="of whole runs, instead of comparisons")
+    parser.add_argument("--seconds", default="", help="of pairs: as in bench")
+    add_precision(parser)
     turns.add_arguments(parser, "noise")
     args = parser.parse_args()
     path, count = os.path.join(args.out, "noise.json"), turns.count_of(args, 7)
     if not 1 <= args.comparisons <= 1000:
         raise ResultError(f"COMPARISONS: {args.comparisons} is not from 1 to 1000")
-    builds = [turns.Build(side, args.bench, args.embfuse) for side in SIDES]
+    if not 0 <= args.pairs <= 1000:
+        raise ResultError(f"PAIRS: {args.pairs} is not from 1 to 1000")
     os.makedirs(args.out, exist_ok=True)
+    if args.pairs:
+        pairs = whole_runs(args)
+        print("\n".join(agreement(pairs)))
+        return 2 if any(r.failures() for pair in pairs for r in pair) else 0
+    builds = [turns.Build(side, args.bench, args.embfuse) for side in SIDES]
     turns.measure(builds, count * args.comparisons, turns.options_of(args, builds[0]),
                   lambda parts: write(path, turns.joined(parts, {"emb_noise_samples": str(count)})))
     noise = noise_floor.read(path)

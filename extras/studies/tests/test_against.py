@@ -13,6 +13,7 @@ from tap import tool
 import compare
 import fake_studies
 import history
+import noise as noise_study
 import noise_floor
 import results
 import verdict
@@ -96,6 +97,31 @@ def test_the_noise_of_identical_code(folder):
         text = file.read()
     assert "**0 of 3 comparisons of identical code had a false verdict.**" in text
     one_line_error(project.run("noise.py", "--comparisons", "0"), "COMPARISONS: 0")
+
+
+def test_pairs_of_whole_runs(folder):
+    """Two runs agree on a row if their intervals overlap. The second run of a pair may have other times of a kernel."""
+    def runs(*speeds, noise=0.002):
+        draw, own = random.Random(1), []
+        for i, speed in enumerate(speeds):
+            times = lambda ns: [ns * draw.uniform(1 - noise, 1 + noise) for _ in range(9)]
+            rows = series("w", "a", times(10)), series("w", "b", times(20 * speed))
+            own.append(results.load(made_up(folder, str(i), *rows)))
+        return own
+    rows = lambda *pair: [(quotable, agree) for quotable, agree, _ in noise_study.compared(*pair)]
+    equal(rows(*runs(1, 1)), [(True, True)] * 2)
+    equal(rows(*runs(1, 1.02)), [(True, True), (True, False)])
+    equal(rows(*runs(1, 1.02, noise=0.1)), [(False, True)] * 2)
+    lines = noise_study.agreement([runs(1, 1), runs(1, 1.02)])
+    equal([x.split(" | ")[1:3] for x in lines[-2:]], [["4", "75.0 %"], ["0", "-"]])
+    project = Project(folder, 1.0)
+    done = project.run("noise.py", "--pairs", "2", "--reps", "7", "--seconds", "5", "--precision", "4")
+    equal(done.returncode, 0)
+    equal([[given[o] for o in ("reps", "seconds", "precision")] for _, given in project.calls()], [["7", "5", "4"]] * 4)
+    with open(project.path("pairs.md"), encoding="utf-8") as file:
+        equal(done.stdout, file.read())
+    assert "| quotable in both runs | 4 | " in done.stdout and "within 4 %" in done.stdout, done.stdout
+    one_line_error(project.run("noise.py", "--pairs", "-1"), "PAIRS: -1")
 
 
 # --- history
