@@ -11,27 +11,23 @@ import json
 import program
 from identity import same_machine, same_work
 from program import Arguments, ResultError, read_text, write_whole
-from results import add_not_run, leading_number, load, read_not_run
+from results import add_not_run, load, read_not_run
 
 
 def read(path):
     return json.loads(read_text(path))
 
 
-def add_disturbances(context, other):
-    """Adds the disturbed samples of `other` to a context, keeps the highest load of both, and what cut either short."""
+def add_cut_short(context, other):
+    """Adds to a context what cut `other` short."""
     cut = dict.fromkeys(c["emb_cut_short"] for c in (context, other) if c.get("emb_cut_short"))
     context |= {"emb_cut_short": "; ".join(cut)} if cut else {}
-    for key, join in (("emb_disturbed_samples", sum), ("emb_load_worst", max)):
-        found = [n for n in (leading_number(c.get(key)) for c in (context, other)) if n is not None]
-        if found:
-            context[key] = f"{join(found):.10g}"
 
 
 def add(into, data):
     """Adds the rows of a result, and what its context says about kernels and workloads."""
     context = into["context"]
-    add_disturbances(context, data["context"])
+    add_cut_short(context, data["context"])
     add_not_run(context, read_not_run(data["context"]))
     for key, value in data["context"].items():
         if not key.startswith("emb_not_run_"):

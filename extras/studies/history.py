@@ -23,7 +23,7 @@ import paper
 import program
 import turns
 from identity import same_machine
-from merge import add_disturbances
+from merge import add_cut_short
 from parts import write
 from program import Arguments, ResultError, say, write_whole
 from results import load
@@ -139,10 +139,10 @@ def named(result):
 
 
 def together(results):
-    """The last result with the samples and disturbances of all, for what is said of all."""
+    """The last result with the samples of all, and what cut any short, for what is said of all."""
     context = dict(results[-1].context)
     for other in results[:-1]:
-        add_disturbances(context, other.context)
+        add_cut_short(context, other.context)
     return replace(results[-1], context=context, series=[s for r in results for s in r.series])
 
 

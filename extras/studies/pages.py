@@ -194,8 +194,8 @@ def files(results):
         step, c, (commit, date, *samples) = RESULTS[name], result.context, origin(result)
         seconds = c.get("emb_record_seconds")
         rows.append((f"`{name}{STORED}`", step.what, "`" + command(result, step).replace("|", "\\|") + "`", commit, date,
-                     f"{float(seconds) / 60:.1f}" if seconds else "-", *samples, str(c.get("emb_load_worst", "-"))))
-    heads = ("file", "what", "made by", "commit", "date", "minutes", "samples", "disturbed", "load of others")
+                     f"{float(seconds) / 60:.1f}" if seconds else "-", *samples))
+    heads = ("file", "what", "made by", "commit", "date", "minutes", "samples", "disturbed")
     return markdown_table(heads, rows, left=range(5))
 
 

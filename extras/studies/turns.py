@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "reports"))
 import program
-from merge import add_disturbances, read
+from merge import add_cut_short, read
 from parts import write
 from program import Arguments, ResultError, say
 from results import WRONG, add_not_run, fields, load, read_not_run, words
@@ -114,7 +114,7 @@ def gather(into, data, round_, count):
     if not into:
         into |= {"context": {k: v for k, v in data["context"].items() if k not in OF_ONE_RUN}, "benchmarks": rows}
         return
-    add_disturbances(into["context"], data["context"])
+    add_cut_short(into["context"], data["context"])
     known = {entry[:2] for entry in read_not_run(into["context"])}
     add_not_run(into["context"], [e for e in read_not_run(data["context"]) if e[:2] not in known])
     into["benchmarks"] += rows
@@ -149,7 +149,7 @@ def joined(parts, context):
     kernels = [k for k in first if re.match("emb_kernel_(?!os$)", k)]
     out = {k: v for k, v in first.items() if k not in kernels and not k.startswith("emb_not_run_")}
     for other in list(parts.values())[1:]:
-        add_disturbances(out, other["context"])
+        add_cut_short(out, other["context"])
     used = {words(r).get("kernel") for r in rows} | {k for _, k in not_run}
     for key, name in itertools.product(kernels, parts):
         family, place, traits, label, idea = fields(first[key], 5)

@@ -122,7 +122,6 @@ class Driver : Journal {
         turns->of[k].times[c.mode].push_back(s.times.seconds);
         progress.done++;
         progress.say(c.name);
-        load.add(s.others);
         bool dense = (k->traits & DENSE_STEP) && !rule_keeps_idle(&m->rules[0]);
         bool exact = operation_has_order(k->operation) ||
                      (m->exact[s.batch] && !(k->traits & STEP_PER_LOOKUP));
@@ -222,7 +221,6 @@ class Driver : Journal {
                 break;
             progress.total += (int)chosen.size() * options.reps;
         }
-        load.close();
 
         for (const auto &u : use) {
             if (is_out(u.first)) continue;

@@ -17,7 +17,6 @@ struct State {
     unsigned places;  /* places with kernels to measure */
     int measured = 0, wrong = 0, refused = 0;
     Progress progress;
-    Load load;
     Samples samples;
 };
 static_assert(std::is_trivially_copyable<State>::value, "it is written as it lies in memory");
@@ -102,8 +101,6 @@ class Journal : protected State {
         if (!cut_short.empty())
             now["emb_cut_short"] = cut_short + std::to_string(samples.all) + " of " +
                                    std::to_string(progress.total) + " samples";
-        now["emb_disturbed_samples"] = std::to_string(samples.disturbed);
-        now["emb_load_worst"] = load.text();
         return output.write(now, rows);
     }
 

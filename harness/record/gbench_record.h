@@ -1,18 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
  * The Google Benchmark driver records and shows runs, their counters, the words of their labels, the
- * progress line, how many samples were disturbed, and how much other work ran. Rows of the record have
- * disturbed and load_others; the context has, for the run:
+ * progress line, and how many samples were disturbed. Rows of the record have disturbed, that their last try was, too,
+ * and load_others, the threads of other processes that ran or waited for a CPU; the context has, for the run:
  *
- *     emb_disturbed_samples   rows whose last try was disturbed, too
- *     emb_load_worst          the highest mean load_others of any workload and rule: threads of
- *                             other processes that ran or waited for a CPU
- *     emb_cpus_allowed        CPUs that this process may use
- *     emb_cut_short           only in an incomplete record: how many samples it has, and whether a
- *                             signal stopped the run or the record was written before its end
- *
- * The load of a run is its own threads plus emb_load_worst. emb_load_before, the system's averages
- * over 1, 5 and 15 minutes, also counts work that has ended since: a build, the previous run.
+ *     emb_cpus_allowed   CPUs that this process may use
+ *     emb_cut_short      only in an incomplete record: how many samples it has, and whether a
+ *                        signal stopped the run or the record was written before its end
  */
 #pragma once
 
@@ -178,25 +172,6 @@ inline void sample_counters(benchmark::UserCounters &c, const struct measure *m,
 inline const char *placement(double pingpong_ns) {
     return pingpong_ns < 0 ? "unknown" : pingpong_ns < 120 ? "same" : "split";
 }
-
-/* Other work, over the samples of one workload at a time. */
-struct Load {
-    double sum = 0, count = 0, worst = NAN;
-
-    void add(double others) {
-        sum += others;
-        count++;
-    }
-    void close() {
-        if (count && !(sum / count <= worst)) worst = sum / count; /* NAN at first */
-        sum = count = 0;
-    }
-    std::string text() const {
-        char value[32];
-        snprintf(value, sizeof value, "%.2f", worst);
-        return std::isnan(worst) ? "unavailable" : value;
-    }
-};
 
 /* Adds emb_trace_FILE for each trace whose ids, X.ids.npy, have a line of JSON beside them, X.json:
  * where these ids come from, as an import or another program wrote it. paths: joined by commas. */

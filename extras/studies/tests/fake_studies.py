@@ -59,8 +59,8 @@ def bench(log, times, who="", speed=1.0, noise=0.0, bad=(), quiet="", context=()
             for name, counters in (found[:1] if "kill" in bad else found) for k in kernels for r in range(reps)]
     known = {f"emb_kernel_{k}": f"cpu | host | {'deterministic' if i == 0 else 'none'} | {k} by name | idea"
              for i, k in enumerate(times)}
-    known |= {"emb_kernel_os": "Linux", "emb_cpu": "A CPU", "emb_threads": str(threads), "emb_disturbed_samples": "2",
-              "emb_load_worst": str(len(names) / 2), "emb_var_THREADS": given.get("threads", ""),
+    known |= {"emb_kernel_os": "Linux", "emb_cpu": "A CPU", "emb_threads": str(threads),
+              "emb_var_THREADS": given.get("threads", ""),
               "emb_var_SPEC": given.get("spec", "")} | dict(context)
     if "wrong" in bad:
         known["emb_not_run_0"] = f"{names[0]} | {list(times)[1]} | WRONG RESULT: row 3"
@@ -101,8 +101,7 @@ def make_compilers(log, differs=(), check="exact", wrong=False, broken=None):
     os.makedirs(folder, exist_ok=True)
     install(folder, "bench", "bench", log=log, who=cc, times={"cpu_a": 1000.0, "cpu_b": 1000.0},
             speed=1.0 if cc == "gcc" else 2.0, bad={"w": "wrong"} if wrong and cc == "clang" else {},
-            context={"emb_compiler": f"{cc} 1.0", "emb_flags": "-O3 -Ibuild/" + cc,
-                     "emb_load_worst": "3" if cc == "icx" else "0.5"})
+            context={"emb_compiler": f"{cc} 1.0", "emb_flags": "-O3 -Ibuild/" + cc})
     install(folder, "embfuse", "embfuse", cc=cc, differs=differs, check=check)
 
 
@@ -116,7 +115,7 @@ def make_revision(log):
         sys.exit(2)
     os.makedirs(os.path.join(clone, "build"), exist_ok=True)
     install(os.path.join(clone, "build"), "bench", "bench", log=log, who=float(speed), speed=float(speed), noise=0.01,
-            times={"cpu_a": 1000.0, "cpu_b": 1000.0}, context={"emb_commit": commit, "emb_load_worst": "0"})
+            times={"cpu_a": 1000.0, "cpu_b": 1000.0}, context={"emb_commit": commit})
 
 
 def make_record(log, cpu, bad=(), noise=()):

@@ -48,7 +48,7 @@ class Project:
         self.make = install(folder, "make", "make_revision", log=self.log)
         self.here = ["--embfuse", install(folder, "embfuse", "embfuse"),
                      "--bench", install(folder, "bench", "bench", log=self.log, who=speed, speed=speed, noise=0.01,
-                                        times=times, context={"emb_load_worst": "0"})]
+                                        times=times)]
 
     def run(self, name, *args):
         with_make = [] if name == "noise.py" else ["--make", self.make, "--builds", os.path.join(self.folder, "builds")]
