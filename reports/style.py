@@ -2,13 +2,14 @@
 """One look for all reports: numbers have three digits, and a kernel keeps its colour and marker in
 every figure.
 
-Colours are Okabe and Ito's; black and yellow come last because black looks like an axis and yellow
-fades on white. Colours repeat after 8 kernels and markers after 7, so that 56 kernels differ in at
-least one of the two. Peers and the rungs of the ladder have colours that no kernel uses.
+The first colours are Okabe and Ito's, without yellow, which fades on white. The others are as far from them and from each
+other as muted colours can be. Colours repeat after 17 kernels, markers after 7 and the dashes of paper.py after 4: two
+kernels with one colour differ in marker and dash. Peers and the rungs of the ladder have colours that no kernel uses.
 """
 import math
 
-COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#f0e442")
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#fc9c78", "#84180c", "#b4a8cc",
+           "#c03ca8", "#54cccc", "#6ccc54", "#fc546c", "#543c6c", "#185400", "#a8c090")
 GUEST_COLOURS = ("#332288", "#999933", "#882255", "#8c6d46", "#9d7be0", "#5f7f7f")
 CAUTION_COLOUR = "#c00000"
 #         gnuplot pointtype, matplotlib marker

@@ -3,6 +3,7 @@
 """TAP tests of the figures for a paper: what they show is worked out by hand on made-up results, and the whole list
 is drawn from recorded ones."""
 import glob
+import itertools
 import math
 import os
 import re
@@ -18,6 +19,7 @@ import make_results
 import paper
 import program
 import results
+import style
 from spoiled import contents, equal, full_disk, make, noise_file, one_line_error, rows_of, run, save
 
 RECORDS = os.path.join(ROOT, "reports", "results")
@@ -76,6 +78,29 @@ def test_a_figure_of_a_run_that_was_cut_short_says_so(folder):
     data["context"]["emb_cut_short"] = "the run did not end: 180 of 360 samples"
     for figure in figures_of(save(data, folder, "cut.json"), "skew").values():
         equal(figure.texts[0].get_text(), "cut short: the run did not end: 180 of 360 samples")
+
+
+def lab(colour):
+    """CIE L*a*b* of a colour '#rrggbb'."""
+    rgb = [int(colour[i:i + 2], 16) / 255 for i in (1, 3, 5)]
+    rgb = [v / 12.92 if v <= 0.04045 else ((v + 0.055) / 1.055)**2.4 for v in rgb]
+    of_white = [sum(a * b for a, b in zip(row, rgb)) for row in (
+        (0.4339, 0.3762, 0.1899), (0.2126, 0.7152, 0.0722), (0.0178, 0.1095, 0.8728))]
+    x, y, z = (t**(1 / 3) if t > 0.008856 else 7.787 * t + 16 / 116 for t in of_white)
+    return 116 * y - 16, 500 * (x - y), 200 * (y - z)
+
+
+def test_no_two_kernels_of_a_picture_look_alike(_):
+    """A difference of 12 is seen at a glance; on maps, where a mark has no shape, colours are paler."""
+    from drawings.maps import pale
+    one_of = lambda family, count: [results.Kernel(f"{family}{i}", family, index=i) for i in range(count)]
+    far = lambda a, b, how=str: math.dist(lab(how(style.colour(a))), lab(how(style.colour(b))))
+    shape = lambda k: (style.marker(k), paper.DASHES[k.index % len(paper.DASHES)])
+    suite, guests = one_of("cpu", 17), one_of("torch", 6)
+    for a, b in itertools.combinations(suite + guests, 2):
+        assert far(a, b) >= 20 and far(a, b, pale) >= 12, (a.name, b.name, far(a, b), far(a, b, pale))
+    for a, b in (*itertools.combinations(one_of("cpu", 60), 2), *itertools.combinations(one_of("torch", 12), 2)):
+        assert far(a, b) >= 12 or all(x != y for x, y in zip(shape(a), shape(b))), (a.name, b.name)
 
 
 NOISE = {("w", "adam", f"k{i}", "cold"): math.exp(v) for i, v in enumerate((-0.02, 0.01, 0.0, 0.04))}
