@@ -44,8 +44,8 @@
 #|                of those that have no data
 #| make gallery   draw extras/studies/study/figures.md again: a small picture of every figure, from RECORDED=reports/results/zen5-2core;
 #|                what it lacks comes from other records
-#| make report    write one page about results, OUT/report.html, which needs no network: machines, a table that sorts,
-#|                every figure, an explorer of all points. RESULT="a.json b.json", RECORD="NAME NAME"
+#| make report    write one page about results, OUT/report.html, which needs no network: tables that sort and save, an
+#|                explorer of all points, every figure, machines. RESULT="a.json b.json", RECORD="NAME NAME"
 #|                of reports/results
 
 .PHONY: bench-compilers bench-isa bench-against noise history sweep scaling crossover ladder drift cores \

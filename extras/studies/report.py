@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Writes one page about results: machines, tables, figures, and an explorer of all measured points. The page is one
+"""Writes one page about results: tables, an explorer of all measured points, figures, and machines. The page is one
 file that reads nothing else, from disk or network.
 
 The same results give the same bytes. What a page cannot have for want of a program or package is named on stderr
@@ -44,24 +44,21 @@ def policy(script):
 
 def of_machines(machines):
     """What the template reads about machines and their files."""
-    every, facts = [s for m in machines for s in m.sources], {m.name: m.facts() for m in machines}
-    several = len(machines) > 1
+    every, several = [s for m in machines for s in m.sources], len(machines) > 1
     named = [(s.name + f" on {s.machine}" * several, s.result) for s in every]
-    return {"machines": machines, "several": several, "sources": every, "facts": facts, "doubted": named,
-            "titles": list(dict.fromkeys(title for own in facts.values() for title in own)),
-            "colours": outcomes.colours(machines),
+    return {"machines": machines, "several": several, "colours": outcomes.colours(machines), "origin": pages.origin,
+            "files": len(every), "doubted": [line for _, result in named if (line := result.doubt())],
             "gaps": [f"Not recorded on {m.name}: {', '.join(own)}." for m in machines if (own := m.unrecorded())]
                     + [f"{name}: {line}" for name, result in named for line in result.left_out()]}
 
 
 def of_results(machines):
-    """What it reads about results; one machine needs no column."""
-    cut = lambda rows: [row[:-1] if len(machines) == 1 else row for row in rows]
-    heads, point_heads = cut([outcomes.HEADS, outcomes.POINT_HEADS])
-    points, placeless = outcomes.points(machines)
-    return {"heads": heads, "texts": outcomes.texts_of(heads), "origin": pages.origin,
-            "rows": cut(outcomes.row(s, g) for m in machines for s in m.sources for g in outcomes.groups_of(s)),
-            "point_heads": point_heads, "point_texts": outcomes.texts_of(point_heads), "points": cut(points),
+    """What it reads about results; a single machine needs no column."""
+    alone, (points, placeless) = len(machines) == 1, outcomes.points(machines)
+    table = lambda name, heads, rows: outcomes.Table(name, heads[alone:], [r._replace(cells=r.cells[alone:]) for r in rows])
+    return {"headline": table("headline", outcomes.HEADS, (outcomes.row(s, g) for m in machines for s in m.sources
+                                                           for g in outcomes.groups_of(s))),
+            "points": table("points", outcomes.POINT_HEADS, points),
             "placeless": [f"{placeless} measured groups have no place in the explorer: their ids follow no alpha, or "
                           "no kernel won."] * bool(placeless)}
 

@@ -13,7 +13,7 @@ import sys
 sys.dont_write_bytecode = True
 import tap
 import make_results
-from spoiled import equal, golden, one_line_error, run, save
+from spoiled import equal, golden, on_device, one_line_error, run, save
 
 WORKLOADS = {f"zipf/alpha:{a:g}": (a, 0.9 - 0.6 * a, 0.02) for a in (0, 0.6, 1.05)}
 
@@ -95,6 +95,17 @@ def test_the_page_is_whole_and_reads_nothing_else(folder):
     equal(re.findall(r"@import|url\((?!#)", re.sub(r"<script>.*?</script>", "", text, flags=re.S)), [])
     policy = next(a["content"] for a in page.of("meta") if a.get("http-equiv") == "Content-Security-Policy")
     assert policy.startswith("default-src 'none'") and "script-src 'sha256-" in policy, policy
+
+
+def test_a_result_of_a_gpu_is_named_by_it(folder):
+    first, other = two_machines(folder)
+    data = sweep()
+    for kernel in make_results.KERNELS:
+        on_device(data, kernel)
+    for r in data["benchmarks"]:
+        r["plan_ms"] = 0  # a kernel that is planned ahead never wins
+    _, text = written(folder, save(data, folder, os.path.basename(first)), other)
+    equal([len(re.findall(rf'<td class="wide">{name}</td>', text)) for name in ("Synthetic GPU", "Other CPU")], [12, 12])
 
 
 def test_what_is_missing_is_named(folder):

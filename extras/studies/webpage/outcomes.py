@@ -5,6 +5,7 @@ same on several machines, and every measured point with its coordinates.
 Only the lazy operation wins. Rungs of the ladder and builds by several compilers are variants of one kernel, and
 never compete in the explorer.
 """
+from collections import namedtuple
 from dataclasses import replace
 
 import machines
@@ -14,15 +15,39 @@ from paper import short
 from results import LADDER, spread
 from style import colour, number
 
-HEADS = ("workload", "rule", "mode", "fastest", "ns/lookup", "±%", "second", "lead", "% roof", "GB/s", "scratch MiB",
-         "threads", "lookups", "distinct %", "file", "machine")
-POINT_HEADS = ("distance", "workload", "rule", "types", "threads", "rows", "floats", "alpha", "lookups", "per bag",
-               "tables", "fastest", "ns/lookup", "lead", "file", "machine")
-TEXTS = ("workload", "rule", "mode", "fastest", "second", "types", "file", "machine")  # heads of columns of text
+MOST = 8  # columns of a table; the others are shown on demand
+HEADS = ("machine", "workload", "rule", "mode", "fastest", "ns/lookup", "lead", "% roof", "second", "±%", "GB/s",
+         "scratch MiB", "threads", "lookups", "distinct %", "file")
+POINT_HEADS = ("machine", "distance", "rows", "floats", "alpha", "lookups", "fastest", "ns/lookup", "lead", "workload",
+               "rule", "types", "threads", "per bag", "tables", "file")
+TEXTS = ("machine", "workload", "rule", "mode", "fastest", "second", "types", "file")  # heads of columns of text
+PHONE = ("workload", "fastest", "distance", "ns/lookup", "lead")  # of HEADS, what a narrow screen has room for
+
+Row = namedtuple("Row", "cells caution")
 
 
-def texts_of(heads):
-    return [i for i, head in enumerate(heads) if head in TEXTS]
+class Count(str):
+    """A number in short, which keeps its exact value for scripts."""
+
+    def __new__(cls, value):
+        made = super().__new__(cls, short(value))
+        made.value = value
+        return made
+
+
+class Table:
+    """A table of the page: its columns (head, classes) and rows. A phone shows fewer columns, and the others in small
+    print below the name of a row."""
+
+    def __init__(self, name, heads, rows):
+        classes = lambda i, h: (("n", h not in TEXTS), ("more", i >= MOST), ("wide", h not in PHONE))
+        self.id, self.rows, self.whole = name, rows, len(heads) <= MOST
+        self.columns = [(h, " ".join(c for c, there in classes(i, h) if there)) for i, h in enumerate(heads)]
+        self.name = next(i for i, h in enumerate(heads) if h in ("workload", "fastest"))
+
+    def small(self, row):
+        return " · ".join(f"{h} {cell}".replace(" ", "\u00a0") if "n" in classes.split() else cell for (h, classes), cell
+                          in zip(self.columns, row.cells) if "wide" in classes and "more" not in classes and cell != "-")
 
 
 def colours(machines_):
@@ -49,26 +74,27 @@ def row(source, group):
     """The cells of a line of the headline table."""
     best, second = [*sorted(group.lazy(), key=lambda s: s.ns), None, None][:2]
     of = lambda key: best.median(key) if best else None
-    return (group.workload, group.rule, group.mode, best.kernel.title if best else "-", number(best and best.ns),
-            percent(spread(best.quartiles("ns_per_lookup")) if best else None),
-            second.kernel.title if second else "-", lead_text(group),
-            percent(of("share_roof")) + (best.over() if best else ""), number(best and best.at_median("traffic_gbs")),
-            number(of("scratch_mib")), short(group.median("threads")), short(group.median("lookups")),
-            percent(group.median("distinct"), group.median("lookups")), source.name, source.machine)
+    return Row((source.machine, group.workload, group.rule, group.mode, best.kernel.title if best else "-",
+                number(best and best.ns), lead_text(group), percent(of("share_roof")) + (best.over() if best else ""),
+                second.kernel.title if second else "-", percent(spread(best.quartiles("ns_per_lookup")) if best else None),
+                number(best and best.at_median("traffic_gbs")), number(of("scratch_mib")), Count(group.median("threads")),
+                Count(group.median("lookups")), percent(group.median("distinct"), group.median("lookups")), source.name),
+               source.result.doubt())
 
 
 # --- machines side by side
 def side_by_side(machines_, kernel, below):
-    """({name: cells of its first file}, heads, rows) of workloads that several machines have; None otherwise."""
+    """({name: cells of its first file}, table) of workloads that several machines have; None otherwise."""
     columns = {m.name: machines.cells(m.sources[0].result, kernel, below) for m in machines_
                if "cold" in m.sources[0].modes}
     shared = [w for w in machines.workloads(columns) if sum(w in own for own in columns.values()) > 1]
     if len(columns) < 2 or not shared:
         return None
     columns = {name: {w: c for w, c in own.items() if w in shared} for name, own in columns.items()}
-    heads = ["workload", *(h for name in columns for h in (f"{name}: ns/lookup", f"over {below}", "of the roof"))]
-    return columns, heads, [[w, *(t for own in columns.values() for t in machines.texts(own.get(w), kernel))]
-                            for w in shared]
+    doubts = {m.name: m.sources[0].result.doubt() for m in machines_}
+    heads = ("machine", "workload", "ns/lookup", f"over {below}", "of the roof")
+    return columns, Table("machines-beside", heads, [Row((name, w, *machines.texts(own[w], kernel)), doubts[name])
+                                                     for w in shared for name, own in columns.items() if w in own])
 
 
 # --- the explorer
@@ -82,10 +108,11 @@ def point(source, group):
     best = group.best()
     if None in (rows, dim, alpha, lookups) or not best:
         return None
-    return ("-", group.workload, group.rule, type_text(group.types), f"{group.median('threads') or 0:g}", short(rows),
-            f"{dim:g}", f"{alpha:g}", short(lookups), short(bags and float(f"{lookups / bags:.3g}")),
-            short(group.median("tables")), best.kernel.title, number(best.ns), lead_text(group), source.name,
-            source.machine)
+    per_bag = bags and float(f"{lookups / bags:.3g}")
+    return Row((source.machine, "-", Count(rows), f"{dim:g}", f"{alpha:g}", Count(lookups), best.kernel.title,
+                number(best.ns), lead_text(group), group.workload, group.rule, type_text(group.types),
+                f"{group.median('threads') or 0:g}",
+                *map(Count, (per_bag, group.median("tables"))), source.name), source.result.doubt())
 
 
 def points(machines_):

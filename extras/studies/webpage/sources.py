@@ -107,7 +107,7 @@ def of_files(paths, mode):
         result = load(path)
         own = [m for m in machines if not any(other_machine(s.result.context, result.context) for s in m.sources)]
         if len(own) != 1:  # one that could be of several is of none of them
-            own = [Machine(str(result.context.get("emb_cpu") or "unknown machine"))]
+            own = [Machine(str(result.context.get("emb_gpu") or result.context.get("emb_cpu") or "unknown machine"))]
             machines += own
         own[0].sources.append(Source(result, name, mode=shown_mode(result, mode)))
     names = [m.name for m in machines]
