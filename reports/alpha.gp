@@ -3,7 +3,7 @@
 width = 900; height = 560
 load "style.gp"
 set label 1 heading."\n".family."\n".machine
-set tmargin 5.5
+set tmargin strlen(heading) > 0 ? 5.5 : 2
 set logscale y
 set yrange [low:high]
 set ytics ()

@@ -10,7 +10,7 @@ do for [e = -7:12] { do for [m in marks] { \
 set yrange [groups - 0.5:-0.5]
 set lmargin 3 + 0.9 * label_width
 set bmargin 3.6 + foot_lines
-set tmargin 4.5
+set tmargin strlen(heading) > 0 ? 4.5 : 2
 # Over the points, again and in grey, those that are not to be quoted: their last column is 0.
 over_points(y, quotable) = quotable > 0 ? -9 : y
 set errorbars 1.8 # taller than a point, to show even if quartiles are close

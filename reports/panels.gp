@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 # The frame of a figure with one panel per workload: bars from top to bottom, one axis per panel. In
 # multiplot, eval panel(i) comes before each plot.
-row = 26.0; title_line = 20.0; top = 104.0; foot = 45.0 + 15 * words(notes)
+row = 26.0; title_line = 20.0; top = strlen(heading) > 0 ? 104.0 : 58.0; foot = 45.0 + 15 * words(notes)
 lines_above = 0.5 + panel_titles * title_line / row
 body = row * (depth + lines_above)
 below = body + 40
@@ -16,7 +16,7 @@ break_mark(end, cut) = cut > 0 ? end * (1 - 2.5 * gap) : NaN
 # For x of a box: NaN, since gnuplot would draw a stage without time as a hairline.
 zero(from, to) = to > from ? 0 : NaN
 unset key
-level = 1 - 78.0 / height
+level = 1 - (top - 26) / height
 set yrange [depth - 0.5:-0.5 - lines_above]
 
 left(i) = (i % columns) * 1.0 / columns

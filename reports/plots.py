@@ -2,13 +2,15 @@
 # SPDX-License-Identifier: MIT
 """Draws the quick plots of a saved result with gnuplot, as SVG and PNG; measures nothing.
 
-Plots: time, traffic and memory of each kernel, time by stage, distance from the roof, speed by alpha."""
+Plots: time, traffic and memory of each kernel, time by stage, distance from the roof, speed by alpha. In the environment,
+TITLE=0 leaves the title out and writes it into a text file, and FONT is the font."""
 import os
 import subprocess
 
 import export
 import program
 from program import ResultError, write_whole
+from style import FONT, TITLES
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 KINDS = ["svg", "png"]  # of the files that draw() makes; pages.py takes SVG alone
@@ -23,9 +25,16 @@ def assignment(name, value):
 
 def draw(figure, outdir):
     """Draws one figure as KINDS; yields the names of the files. A failed run leaves none."""
+    variables = figure.variables | {"face": FONT}
+    if not TITLES:
+        title = {k: variables[k] for k in ("heading", "family", "machine") if variables.get(k)}
+        variables |= dict.fromkeys(title, "")
+        out = os.path.join(outdir, f"{figure.name}.txt")
+        write_whole(out, "\n".join(title.values()) + "\n")
+        yield out
     for kind in KINDS:
         out = os.path.join(outdir, f"{figure.name}.{kind}")
-        commands = "; ".join(assignment(*v) for v in (figure.variables | {"kind": kind}).items())
+        commands = "; ".join(assignment(*v) for v in (variables | {"kind": kind}).items())
         try:
             run = subprocess.run(["gnuplot", "-e", commands, figure.script + ".gp"], cwd=HERE, check=False,
                                  capture_output=True, env=os.environ | {"LC_ALL": "C.UTF-8"})

@@ -16,9 +16,9 @@ do for [i = 0:groups - 1] {
              lc rgb word(shades, 3) notitle, \
          data index i using (break_mark($5, $8)):($1 + 0.5):($5 * gap):(-1.0) \
              with vectors nohead lw 4 lc rgb "white" notitle, \
-         data index i using ($6 > $5 ? $6 : $5):1:(" ".strcol(7)) with labels left font face.",11" \
+         data index i using ($6 > $5 ? $6 : $5):1:(strcol(7)) with labels left offset 0.5,0 font face.",11" \
              textcolor rgb ink notitle, \
-         lines index i every ::1 using 3:1:(" ".strcol(5)) with labels left font face.",11" \
+         lines index i every ::1 using 3:1:(strcol(5)) with labels left offset 0.5,0 font face.",11" \
              textcolor rgb ink notitle, \
          lines index i every ::0::0 using (0):(-0.5 - lines_above / 2):2 with labels left \
              textcolor rgb ink notitle

@@ -14,7 +14,7 @@ do for [i = 0:groups - 1] {
              :($1 - half):($1 + half) with boxxyerror lc rgb word(shades, s) notitle, \
          data index i every ::1 using (break_mark(column(end), column(end + 2))):($1 + 0.5):(column(end) * gap):(-1.0) \
              with vectors nohead lw 4 lc rgb "white" notitle, \
-         data index i every ::1 using end:1:(" ".strcol(end + 1)) with labels left font face.",11" \
+         data index i every ::1 using end:1:(strcol(end + 1)) with labels left offset 0.5,0 font face.",11" \
              textcolor rgb ink notitle, \
          data index i every ::0::0 using (0):(-0.5 - lines_above / 2):2 with labels left \
              textcolor rgb ink notitle

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: MIT
 # The look of all quick plots; style.py has the same for matplotlib. Reads kind (svg or png), width and
 # height; the other variables come from export.py through plots.py, which saves the picture.
-face = "DejaVu Sans"
+if (!exists("face")) { face = "DejaVu Sans" }
+bold = kind eq "png" ? face.":Bold" : face # an SVG would name a font "DejaVu Sans:Bold"
 if (kind eq "svg") {
     set terminal svg size width,height font face.",13" noenhanced background rgb "white"
 } else {
@@ -25,7 +26,7 @@ if (!exists("notes")) { notes = "" }
 # At the top: that the run was cut short, and how many rows are not to be quoted; smaller if it is long.
 fitting = 1.2 * width / (strlen(caution) + 1)
 set label 989 caution at screen 0.5, 1 - 10.0 / height center textcolor rgb "#c00000" \
-    font face.sprintf(":Bold,%d", fitting < 12 ? fitting : 12)
+    font bold.sprintf(",%d", fitting < 12 ? fitting : 12)
 # At the bottom, in small print: what failed, and what the marks mean.
 foot_lines = words(notes)
 do for [i = 1:foot_lines] {

@@ -7,6 +7,10 @@ other as muted colours can be. Colours repeat after 17 kernels, markers after 7 
 kernels with one colour differ in marker and dash. Peers and the rungs of the ladder have colours that no kernel uses.
 """
 import math
+import os
+
+TITLES = os.environ.get("TITLE") != "0"  # TITLE=0: what a figure shows goes into a text file beside it
+FONT = os.environ.get("FONT") or "DejaVu Sans"
 
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#fc9c78", "#84180c", "#b4a8cc",
            "#c03ca8", "#54cccc", "#6ccc54", "#fc546c", "#543c6c", "#185400", "#a8c090")

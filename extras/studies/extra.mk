@@ -41,7 +41,7 @@
 #|                measure these (all) on this machine. Status 2: an item failed, 3: a page is older than its record
 #| make figures   draw figures for a paper (PDF, SVG, PNG; in the width of a page and of a column) from a saved
 #|                result: RESULT=file.json; RECORD=zen4-2core: all of a recorded machine, into OUT/figures/, and the names
-#|                of those that have no data
+#|                of those that have no data; TITLE=0: titles as text files beside them, FONT="Liberation Sans"
 #| make gallery   draw extras/studies/study/figures.md again: a small picture of every figure, from RECORDED=reports/results/zen5-2core;
 #|                what it lacks comes from other records
 #| make report    write one page about results, OUT/report.html, which needs no network: tables that sort and save, an

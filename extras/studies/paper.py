@@ -12,7 +12,7 @@ import textwrap
 from export import kernels_of
 from program import ResultError, say, write_whole
 from results import NOTES, caches, notes_of, operation_text
-from style import CAUTION_COLOUR, colour, marker, nice_range
+from style import CAUTION_COLOUR, FONT, TITLES, colour, marker, nice_range
 
 COLUMN, PAGE = 3.33, 7.0  # inches
 SIZES = {"": PAGE, "-column": COLUMN}  # by the end of a file's name
@@ -35,8 +35,13 @@ def set_up():
     except ImportError:
         raise ResultError("matplotlib is missing: install it (Debian: apt-get install "
                           "python3-matplotlib) and use its python3") from None
+    from matplotlib.font_manager import findfont
+    try:
+        findfont(FONT, fallback_to_default=False)
+    except ValueError:
+        raise ResultError(f"FONT: there is no font '{FONT}'; fc-list has those of this machine") from None
     matplotlib.rcParams.update({
-        "font.family": "DejaVu Sans", "font.size": 7, "axes.titlesize": 7, "axes.labelsize": 7,
+        "font.family": FONT, "font.size": 7, "axes.titlesize": 7, "axes.labelsize": 7,
         "xtick.labelsize": 6.5, "ytick.labelsize": 6.5, "legend.fontsize": 6.5, "legend.title_fontsize": 6.5,
         "pdf.fonttype": 42, "svg.hashsalt": "embfuse", "svg.fonttype": "none",
         "axes.spines.top": False, "axes.spines.right": False, "axes.linewidth": 0.5, "axes.titlepad": 3,
@@ -167,7 +172,7 @@ def range_of(values, pad=1.1):
 
 
 # --- the head, the legend and the layout
-def head(figure, result, groups, subject, notes, points):
+def head(result, groups, subject, notes, points):
     """The lines of the head: what, where, notes. Without notes, it explains the marks. points says what is drawn of
     the samples."""
     rules = {g.rule for g in groups}
@@ -177,7 +182,7 @@ def head(figure, result, groups, subject, notes, points):
     mode = groups[0].mode if groups else ""
     first = f"{operation_text(what, mode)}: {subject}, {caches(mode)}" if groups else subject
     every = (first + (points and f"; {points}"), result.machine(), *notes)
-    return wrapped("\n".join(filter(None, every)), figure.get_figwidth())
+    return "\n".join(filter(None, every))
 
 
 def wrapped(text, inches):
@@ -211,8 +216,10 @@ def finish(figure, axes, result, groups, subject, x="", y="", notes=None, points
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     FigureCanvasAgg(figure)
     width, body = figure.get_size_inches()
-    caution, text = wrapped(result.doubt(groups), 0.9 * width), head(figure, result, groups, subject, notes, points)
-    text_lines = (caution.count("\n") + 1 if caution else 0, text.count("\n") + 1)
+    caution, text = wrapped(result.doubt(groups), 0.9 * width), head(result, groups, subject, notes, points)
+    figure.set_label(text)
+    text = wrapped(text, width) if TITLES else ""
+    text_lines = [part.count("\n") + 1 if part else 0 for part in (caution, text)]
     top, below = sum(text_lines) * LINE + 2 * MARGIN, legend(figure, axes, title)
     x, y = wrapped(x, width), wrapped(y, body)
     strip = LINE * (x.count("\n") + 1) if x else 0
@@ -248,7 +255,10 @@ FORMATS = {"pdf": "CreationDate", "svg": "Date", "png": "Software"}  # and what 
 
 
 def save(figure, stem, formats=FORMATS):
-    """Saves the figure without dates and versions; yields the names of the files."""
+    """Saves the figure without dates and versions, and its title beside it if it has none; yields the names of the files."""
+    if not TITLES:
+        write_whole(f"{stem}.txt", figure.get_label() + "\n")
+        yield f"{stem}.txt"
     for kind in formats:
         whole = io.BytesIO()
         figure.savefig(whole, format=kind, metadata={FORMATS[kind]: None}, dpi=200)

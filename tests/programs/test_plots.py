@@ -89,6 +89,18 @@ def test_what_is_not_to_be_quoted_says_so_in_every_plot(folder):
            if column(x, "mode") == "cold" and column(x, "quotable") == "0"}, {("zipf/alpha:0.6", "cpu_hash")})
 
 
+def test_a_title_can_be_left_out(folder):
+    need_gnuplot()
+    equal(run("plots.py", GOLDEN, folder, env={"TITLE": "0", "FONT": "Some Font"}).returncode, 0)
+    titles = {name.removesuffix(".txt"): text.decode() for name, text in contents(folder, ".txt").items()}
+    pictures = {name.removesuffix(".svg"): svg.decode() for name, svg in contents(folder, ".svg").items()}
+    equal((len(titles), titles.keys()), (6, pictures.keys()))
+    for name, svg in pictures.items():
+        first, *_, machine = titles[name].splitlines()
+        assert first.startswith("Embedding backward + rowwise_adagrad: ") and machine.startswith("Synthetic CPU"), name
+        assert first not in svg and machine not in svg and 'font-family="Some Font"' in svg and "DejaVu" not in svg, name
+
+
 def test_missing_gnuplot_is_one_line(folder):
     one_line_error(run("plots.py", GOLDEN, folder, env={"PATH": folder}), "gnuplot-nox")
 

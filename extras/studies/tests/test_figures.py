@@ -185,6 +185,20 @@ def test_figures_of_a_result(folder):
             assert b"cpu_fused" in data and b"sort, fused" not in data and b"Synthetic CPU" in data, name
 
 
+def test_titles_can_be_left_out(folder):
+    need_matplotlib()
+    how = {"TITLE": "0", "FONT": "DejaVu Sans Mono"}
+    equal(run("figures.py", GOLDEN, folder, env=how).returncode, 0)
+    titles = contents(folder, ".txt")
+    equal(len(titles), 12)
+    for name, text in titles.items():
+        first, machine = text.decode().splitlines()[:2]
+        svg = contents(folder, name.replace(".txt", ".svg"))[name.replace(".txt", ".svg")].decode()
+        assert "rowwise_adagrad: " in first and machine.startswith("Synthetic CPU"), text
+        assert "rowwise_adagrad" not in svg and machine not in svg and "Sans Mono" in svg, name
+    one_line_error(run("figures.py", GOLDEN, folder, env={"FONT": "None Such"}), "FONT: there is no font 'None Such'")
+
+
 def test_missing_matplotlib_is_one_line(folder):
     save("raise ImportError('hidden by the test')", folder, "matplotlib.py")
     one_line_error(run("figures.py", GOLDEN, folder, env={"PYTHONPATH": folder}), "python3-matplotlib")

@@ -66,6 +66,11 @@ def groups_of(source):
 
 
 # --- who wins
+def caution(source, _group):
+    """Why the row of a group must not be quoted; '' if it may be."""
+    return source.result.doubt()
+
+
 def percent(part, whole=1):
     return f"{100 * part / whole:.1f}" if part is not None and whole else "-"
 
@@ -79,7 +84,7 @@ def row(source, group):
                 second.kernel.title if second else "-", percent(spread(best.quartiles("ns_per_lookup")) if best else None),
                 number(best and best.at_median("traffic_gbs")), number(of("scratch_mib")), Count(group.median("threads")),
                 Count(group.median("lookups")), percent(group.median("distinct"), group.median("lookups")), source.name),
-               source.result.doubt())
+               caution(source, group))
 
 
 # --- machines side by side
@@ -112,7 +117,7 @@ def point(source, group):
     return Row((source.machine, "-", Count(rows), f"{dim:g}", f"{alpha:g}", Count(lookups), best.kernel.title,
                 number(best.ns), lead_text(group), group.workload, group.rule, type_text(group.types),
                 f"{group.median('threads') or 0:g}",
-                *map(Count, (per_bag, group.median("tables"))), source.name), source.result.doubt())
+                *map(Count, (per_bag, group.median("tables"))), source.name), caution(source, group))
 
 
 def points(machines_):
