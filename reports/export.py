@@ -99,7 +99,11 @@ def common(result, groups, subject, *notes):
     """Variables of every figure, with the small print: what failed, and what the marks mean."""
     kernels, group = kernels_of(groups), groups[0]
     missing = [f"{kernel} on {workload}" for kernel, workload, _ in result.failures(groups)]
-    foot = [*([f"FAILED, not drawn: {', '.join(missing)}"] if missing else []), *notes,
+    without = lambda k: [g.workload for g in groups if not any(s.kernel is k for s in g.series)]
+    gaps = [f"{k.title} on {', '.join(own) if len(own) < 4 else f'{len(own)} of {len(groups)} workloads'}"
+            for k, _ in kernels for own in [without(k)] if own]
+    foot = [*([f"FAILED, not drawn: {', '.join(missing)}"] if missing else []),
+            *([f"Not measured: {', '.join(gaps)}"] if gaps else []), *notes,
             *notes_of({mark for _, mark in kernels})]
     return {"heading": f"{operation_text(group.rule, group.mode)}: {subject}, {caches(group.mode)}",
             "machine": clean(result.machine()), "caution": clean(result.doubt(groups)), "count": len(kernels),

@@ -21,7 +21,9 @@ SMALL = 6.0  # points, of text in panels
 LINE = 1.3 * 6.5 / 72  # inches, of a line of the head
 CHARACTER = 0.053  # inches, of such a line, at most about
 MARGIN = 0.04  # inches
-FINE = (1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 7)  # ticks of a short log axis
+# Ticks of a log axis between two powers of ten, from short to long axes.
+SUBS = ([v / 10 for v in (*range(10, 20), *range(20, 50, 2), *range(50, 100, 5))], (1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 7), (1, 2, 5),
+        (1, 3), (1,))
 DASHES = ("-", (0, (5, 1.5)), (0, (4, 1.2, 1, 1.2)), (0, (1.2, 1.2)))
 HOLLOW = {"mfc": "white", "mew": 0.8}
 QUARTILES = "median, quartiles"
@@ -67,14 +69,17 @@ def panels(width, count, most, height, **shared):
 
 
 def log_axis(axis, low, high, room=5, zero=None):
-    """A log axis with about `room` labels, at 1, 2 and 5, at 1 and 3 or at 1 only. zero: the place of 0."""
-    from matplotlib.ticker import LogLocator
-    decades = math.log10(high / low)
-    subs = next((s for s in (FINE, (1, 2, 5), (1, 3)) if len(s) * decades <= room), (1,))
-    ticks = LogLocator(subs=subs, numticks=99).tick_values(low, high)
-    ticks = [t for t in ticks if low * 0.9999 <= t <= high * 1.0001]  # powers differ in a bit between machines
-    ticks_at(axis, ticks[::max(1, math.ceil(len(ticks) / room))] if subs == (1,) else ticks, low, high, zero,
-             lambda v: f"{v:g}" if v < 1 else short(v))
+    """A log axis with room for so many labels of four characters, or for fewer longer ones. zero: the place of 0."""
+    text = lambda v: f"{v:g}" if v < 1 else short(v)
+    decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    every = [[v for e in decades for m in subs for v in [m * 10.0**e] if low * 0.9999 <= v <= high * 1.0001] for subs in SUBS]
+    for ticks in every:
+        longest = max(map(len, map(text, ticks)), default=0) if axis.axis_name == "x" else 0
+        fits = int(room * 4 / max(4, longest))
+        if all(fits * math.log(b / a) >= 0.85 * math.log(high / low) for a, b in zip(ticks, ticks[1:])):
+            break
+    ticks = ticks if len(ticks) > 1 else every[0]
+    ticks_at(axis, ticks[::math.ceil(len(ticks) / fits)] if ticks in (every[0], every[-1]) else ticks, low, high, zero, text)
 
 
 def binary_axis(axis, values, room=8):
@@ -152,6 +157,20 @@ def hollow_notes(groups):
     for s in (s for g in groups for s in g.measured() if s.mark()):
         marked.setdefault(s.mark(), {})[s.kernel.title] = None
     return [f"Hollow ({', '.join(names)}):{NOTES[mark].removeprefix(mark)}" for mark, names in marked.items()]
+
+
+def unmeasured(groups, kernels):
+    """A note on the rows in which kernels of a figure have no time, if there are some."""
+    counts = {k.title: sum(not (s := g.of(k.name)) or not s.ns for g in groups) for k in kernels}
+    lacking = [f"{name} in {count} of {len(groups)} rows" for name, count in counts.items() if count]
+    return [f"Not measured: {', '.join(lacking)}."] * bool(lacking)
+
+
+def empty_rows(ax, count, rows):
+    """Says so in those of `count` rows that are not in `rows`."""
+    for y in set(range(count)) - set(rows):
+        ax.text(0.5, y, "not measured", ha="center", va="center", fontsize=SMALL, color=GREY,
+                transform=ax.get_yaxis_transform())
 
 
 def striped(ax, labels):

@@ -67,6 +67,16 @@ def test_kernels_of_a_device_have_no_roof(folder):
     assert b"fused" not in contents(folder, ".tsv")["roofline-rowwise_adagrad-cold.tsv"]
 
 
+def test_what_was_not_measured_is_named(folder):
+    need_gnuplot()
+    data = golden()
+    data["benchmarks"] = [r for r in data["benchmarks"] if "workload=zipf/alpha:0.6 rule=rowwise_adagrad kernel=cpu_hash"
+                          not in r["label"]]
+    equal(run("plots.py", save(data, folder, "gap.json"), folder).returncode, 0)
+    for name, svg in contents(folder, ".svg").items():
+        assert b"Not measured: cpu_hash on zipf/alpha:0.6" in svg, name
+
+
 def test_what_is_not_to_be_quoted_says_so_in_every_plot(folder):
     need_gnuplot()
     need_scipy()

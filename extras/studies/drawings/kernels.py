@@ -4,7 +4,8 @@ determinism costs."""
 import math
 
 from export import by_rule, kernels_of, stage_key, stage_panel
-from paper import PAGE, SMALL, dots, finish, hollow_notes, log_axis, look, marks, panels, range_of, striped
+from paper import (PAGE, SMALL, dots, empty_rows, finish, hollow_notes, log_axis, look, marks, panels, range_of, striped,
+                   unmeasured)
 from results import FORWARD, PEERS, STAGES, WEIGHT_GRAD, by_state, by_workload
 from style import nice_range, number, wrap
 
@@ -83,17 +84,20 @@ def rows_figure(width, result, shown, labels, row_of, subject, notes=()):
     height = 0.45 + len(labels) * max(0.16, 0.047 * len(kernels))
     figure, axes = panels(width, len(shown), (2, 4), height, sharex=True, sharey=True)
     for ax, (title, own) in zip(axes, shown.items()):
+        rows = [labels.index(row_of(g)) for g in own]
         striped(ax, [wrap(label, 16) for label in labels])
-        drawn += dots(ax, [labels.index(row_of(g)) for g in own], own, kernels)
+        empty_rows(ax, len(labels), rows)
+        drawn += dots(ax, rows, own, kernels)
         ax.set_title(wrap(title, 24))
     log_axis(axes[0].xaxis, *range_of(drawn), room=5 if width == PAGE else 4)
-    return finish(figure, axes, result, groups, subject, "ns per lookup", notes=[*notes, *hollow_notes(groups)])
+    return finish(figure, axes, result, groups, subject, "ns per lookup", notes=[*notes, *unmeasured(groups, kernels), *hollow_notes(groups)])
 
 
 def pick_peers(result, mode):
     """{rule: groups} of all workloads that a peer ran."""
-    has_peer = lambda g: any(s.kernel.family in PEERS for s in g.measured())
-    groups = [g for own in by_rule(result, mode).values() for g in own if has_peer(g)]
+    every = [g for own in by_rule(result, mode).values() for g in own]
+    ran = {g.workload for g in every if any(s.kernel.family in PEERS for s in g.measured())}
+    groups = [g for g in every if g.workload in ran]
     return {"": by_key(groups, lambda g: g.rule)} if groups else {}
 
 

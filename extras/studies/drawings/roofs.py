@@ -1,13 +1,16 @@
 # SPDX-License-Identifier: MIT
 """Figures of kernels beside the roof that memory and caches set to them."""
+import math
+
 from export import by_rule
-from paper import GREY, PALE, SMALL, binary_axis, finish, log_axis, look, marks, panels, range_of
+from paper import GREY, PALE, SMALL, binary_axis, empty_rows, finish, log_axis, look, marks, panels, range_of, unmeasured
 from results import MANY_RULES, OVER_MARK, OVER_NOTE, by_speed, by_state, by_workload, quartiles
 from style import wrap
 
 from drawings.choose import fullest, in_parts
 from drawings.kernels import speeds
 
+NAME, NAME_LINE = 18, 0.085  # characters and inches of a line of a point's name
 GOOD = 0.75  # share of the roof, a line in its figure
 KERNELS = 3  # the usually fastest ones
 
@@ -34,11 +37,26 @@ def pick_roofline(result, mode):
     return {rule: fullest(dims) for rule, dims in found.items()}
 
 
+def name_below(ax, points, inches):
+    """Names points (x, y, name) of a panel so wide: upright below them, with a line from each name to its point."""
+    low, high = map(math.log, ax.get_xlim())
+    points = sorted((math.log(x), y, wrap(name, NAME)) for x, y, name in points)
+    at, lines = [x for x, *_ in points], [1 + name.count("\n") for *_, name in points]
+    for _ in range(99):  # those that touch push each other aside
+        for i in range(len(at) - 1):
+            lack = NAME_LINE * (lines[i] + lines[i + 1]) / 2 * (high - low) / inches - (at[i + 1] - at[i])
+            at[i], at[i + 1] = at[i] - max(0, lack) / 2, at[i + 1] + max(0, lack) / 2
+    for place, (x, y, name) in zip(at, points):
+        ax.annotate(name, (math.exp(x), y), (math.exp(place), 0.02), textcoords=ax.get_xaxis_transform(), rotation=90,
+                    ha="center", va="bottom", fontsize=5.5, linespacing=1, annotation_clip=False,
+                    arrowprops={"arrowstyle": "-", "color": "#bbbbbb", "lw": 0.5, "shrinkA": 0, "shrinkB": 3})
+
+
 def roofline(width, result, dims):
     """Speed against lookups per byte, a panel per dim, since a lookup reads a gradient of dim floats. The roof: bytes
     at the copy ceiling, and gradients at the gather ceiling. A dash is the roof of a workload, from ceilings
     that were measured beside its samples."""
-    figure, axes = panels(width, len(dims), (1 + (len(dims) > 3), 3), 2.1, sharey=True, sharex=True)
+    figure, axes = panels(width, len(dims), (1 + (len(dims) > 3), 3), 2.7, sharey=True, sharex=True)
     groups = [g for own in dims.values() for g in own]
     kernels, xs = by_speed(groups)[:KERNELS], [intensity(g) for g in groups]
     ends, drawn = (min(xs) / 1.4, max(xs) * 1.4), []
@@ -57,7 +75,12 @@ def roofline(width, result, dims):
         drawn += [*own_roofs, gather * 1e3 / (4 * dim)]
         ax.set_title(f"dim {dim:g}")
     binary_axis(axes[0].xaxis, ends, room=6)
-    log_axis(axes[0].yaxis, *range_of(drawn, 1.2), room=7)
+    low, high = range_of(drawn, 1.2)
+    log_axis(axes[0].yaxis, low * (low / high)**0.5, high, room=7)
+    across = len({ax.get_subplotspec().colspan for ax in axes})
+    for ax, own in zip(axes, dims.values()):
+        lowest = lambda g: min([1e3 / max(roof_of(g)), *(1e3 / s.ns for k in kernels if (s := g.of(k.name)) and s.ns)])
+        name_below(ax, [(intensity(g), lowest(g), g.workload) for g in own], width / across - 0.4)
     return finish(figure, axes, result, groups, "roofline", "lookups per KiB of compulsory cache lines",
                   "million lookups per second", [])
 
@@ -79,6 +102,7 @@ def rules_roof(width, result, shown):
     kernels, most = by_speed(groups)[:KERNELS], max(s.median("share_roof") or 0 for g in groups for s in g.lazy())
     for ax, (workload, own) in zip(axes, shown.items()):
         ys = [rules.index(g.rule) for g in own]
+        empty_rows(ax, len(rules), ys)
         ax.barh(ys, [100 * g.best().median("share_roof") for g in own], color=PALE, height=0.7,
                 label="the fastest kernel")
         for kernel in reversed(kernels):
@@ -96,4 +120,4 @@ def rules_roof(width, result, shown):
         ax.grid(False, axis="y")
     return finish(figure, axes, result, groups, "distance from the roof at alpha 0",
                   "% of the roof; rules by the bytes of a row's states",
-                  notes=[OVER_NOTE.removeprefix(OVER_MARK).strip().capitalize()] * (most > 1))
+                  notes=[*unmeasured(groups, kernels), *[OVER_NOTE.removeprefix(OVER_MARK).strip().capitalize()] * (most > 1)])

@@ -73,6 +73,44 @@ def test_the_roof_of_a_workload_by_hand(folder):
     equal(round(at["gather ceiling (median)"].get_ydata()[0], 6), 3.90625)
 
 
+def texts_of(ax):
+    return [t.get_text() for t in ax.texts]
+
+
+def test_every_point_of_a_roofline_has_a_name(folder):
+    data = make_results.result(workloads={f"w{i}/long-name": (0, 0.9, 0.001) for i in range(4)})
+    ax, = figures_of(save(data, folder, "r.json"), "roofline")["rowwise_adagrad"].axes
+    equal(sorted(texts_of(ax)), [f"w{i}/long-name" for i in range(4)])
+    equal(len({t.xy[0] for t in ax.texts}), 1)  # in one place, so that names push each other aside
+    from matplotlib.text import Text
+    boxes = sorted(map(Text.get_window_extent, ax.texts), key=lambda box: box.x0)  # without the lines to the points
+    assert all(a.x1 < b.x0 + 1 for a, b in zip(boxes, boxes[1:])), boxes
+
+
+def test_rows_without_a_time_say_so(folder):
+    data = make_results.result(rules=("adam", "sgd", "adagrad"), workloads={"v": (0, 0.9, 0.001), "w": (0, 0.9, 0.001)})
+    kept = lambda r: not re.search("workload=v rule=sgd|workload=w rule=adam kernel=cpu_sort", r["label"])
+    data["context"]["emb_kernel_cpu_sort"] = "torch | host | none | a peer | -"
+    data["benchmarks"] = list(filter(kept, data["benchmarks"]))
+    figure = figures_of(save(data, folder, "p.json"), "peers")[""]
+    equal({ax.get_title(): texts_of(ax) for ax in figure.axes}, {"adam": [], "adagrad": [], "sgd": ["not measured"]})
+    assert "\nNot measured: cpu_sort in 1 of 5 rows." in figure.get_label(), figure.get_label()
+
+
+def test_ticks_do_not_touch(_):
+    need_matplotlib()
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+    for low, ratio, room in itertools.product((1e-3, 1, 1.3, 3.7, 9, 900), (1.1, 1.5, 3, 8, 15, 100, 1e3, 1e7), (3, 5, 7, 9)):
+        width = 0.3 * room + 0.6
+        figure = Figure((width, 1))
+        FigureCanvasAgg(figure)
+        ax = figure.add_axes([0.3 / width, 0.3, 1 - 0.6 / width, 0.6])
+        paper.log_axis(ax.xaxis, low, low * ratio, room)
+        boxes = [t.get_window_extent() for t in ax.get_xticklabels()]
+        assert len(boxes) > 1 and all(a.x1 < b.x0 for a, b in zip(boxes, boxes[1:])), (low, ratio, room)
+
+
 def test_a_figure_of_a_run_that_was_cut_short_says_so(folder):
     data = make_results.result()
     data["context"]["emb_cut_short"] = "the run did not end: 180 of 360 samples"
