@@ -28,15 +28,34 @@ def caches_text(found):
         return str(found)
 
 
+def of_gpu(context):
+    """Whether a result is of a GPU alone. Then the GPU, its driver and CUDA are the machine, not the CPU beside it."""
+    return bool(context.get("emb_gpu")) and context.get("emb_var_PLACE") == "device"
+
+
+def gpu(context):
+    """{name: fact} of the GPU of a result."""
+    version = re.search(r"\d+(\.\d+)+", str(context.get("emb_gpu_driver")))
+    return {"gpu": context.get("emb_gpu"), "gpu_driver": version and version[0],
+            "cuda": context.get("emb_gpu_cuda_runtime")}
+
+
+def gpu_text(context):
+    """'NVIDIA H200, driver 580.159.04, CUDA 13.0'"""
+    names = {"gpu": "", "gpu_driver": "driver ", "cuda": "CUDA "}
+    return ", ".join(f"{names[k]}{v}" for k, v in gpu(context).items() if v not in UNKNOWN)
+
+
 def machine(context):
     """{name: fact} of what tells machines apart, as far as a result has it. Marketing names do not: three generations
     of a CPU have one. The stepping is no part of it. Results without emb_cpu_model may have emb_record_machine."""
+    if of_gpu(context):
+        return {k: str(v) for k, v in gpu(context).items() if v not in UNKNOWN}
     recorded = [*str(context.get("emb_record_machine") or "").split(" | "), "", "", "", ""]
     facts = {"cpu": context.get("emb_cpu") or recorded[0],
              "cpu_model": context.get("emb_cpu_model") or recorded[1].partition(", stepping")[0],
              "caches": caches_text(context.get("caches")) or recorded[3],
-             "cpus": context.get("num_cpus"), "gpu": context.get("emb_gpu"),
-             "gpu_driver": context.get("emb_gpu_driver"), "threads": context.get("emb_threads")}
+             "cpus": context.get("num_cpus"), **gpu(context), "threads": context.get("emb_threads")}
     return {k: str(v) for k, v in facts.items() if v not in UNKNOWN}
 
 

@@ -19,7 +19,7 @@ import statistics
 from collections import Counter
 from dataclasses import dataclass, field, replace
 
-from identity import one_work
+from identity import gpu_text, of_gpu, one_work
 from program import ResultError, read_text
 from verdict import FEWEST, PRECISION, precise, told_apart
 
@@ -325,6 +325,8 @@ class Result:
         """One line about the machine that the figures were measured on."""
         c = self.context
         parts = [str(c.get("emb_cpu") or c.get("host_name") or "unknown machine")]
+        if of_gpu(c):
+            return gpu_text(c)
         if c.get("emb_gpu"):
             parts.insert(0, str(c["emb_gpu"]))
         if c.get("emb_threads"):

@@ -19,7 +19,7 @@ sys.path.insert(0, os.path.join(ROOT, "reports"))
 import program
 from drawings import DRAWINGS
 from figures import draw
-from identity import same_machine, same_work
+from identity import of_gpu, same_machine, same_work
 from paper import PAGE, set_up
 from program import Arguments, ResultError, write_whole
 from recorded import RESULTS, stored
@@ -37,6 +37,8 @@ def results_of(folder):
     names = dict.fromkeys(name for d in DRAWINGS for name in d.files)
     paths = {name: stored(folder, name) for name in names}
     found = {name: load(path) for name, path in paths.items() if os.path.exists(path)}
+    if not os.path.isdir(folder):
+        raise ResultError(f"{folder}: no such folder; RECORD names folders of reports/results")
     if not found:
         raise ResultError(f"{folder}: holds no result; make record NAME={os.path.basename(folder)} measures them")
     for first, other in itertools.combinations(found.values(), 2):
@@ -99,7 +101,8 @@ HEAD = """# Figures
 
 `make gallery` draws this page from the results of [{record}]({folder}): {machine}. Figures without data there are
 drawn from the record of another machine, which is named. [usage.md](../../../docs/usage.md#figures-and-one-page-about-results)
-says how to draw figures for a paper. A red line says that other work disturbed a run."""
+says how to draw figures for a paper. A red line says that other work disturbed a run, or that it was cut short. Figures
+of a GPU follow below those of CPUs."""
 
 OTHER = "Measured on [{record}]({folder}): {machine}."
 
@@ -120,18 +123,18 @@ def first_of(drawing, records):
                  for shown in drawing.pick(result, mode).values()), None)
 
 
-def write_page(page, records):
-    """Writes a page with the first figure of each drawing; its pictures are in a folder of its name beside it.
-    records: {folder: results}, the first one is the machine of the page."""
-    pictures, here = os.path.splitext(page)[0], os.path.dirname(page) or "."
-    named = lambda folder: {"record": os.path.basename(folder), "folder": os.path.relpath(folder, here),
-                            "machine": next(iter(records[folder].values())).machine()}
-    own, lacks = next(iter(records)), []
-    os.makedirs(pictures, exist_ok=True)
-    lines = [HEAD.format(**named(own))]
+def named(folder, result, at):
+    """What a text says of a record, on a page in the folder `at`."""
+    return {"record": os.path.basename(folder), "folder": os.path.relpath(folder, at or "."),
+            "machine": result.machine()}
+
+
+def sections(records, prefix, lacks):
+    """The lines of the first figure of each drawing in these records, {folder: results}; a figure of another record
+    than the first names it. Pictures are saved as PREFIXname.png, and what has no data is added to lacks."""
+    own, pictures = next(iter(records)), os.path.dirname(prefix)
     for drawing in DRAWINGS:
-        first = first_of(drawing, records)
-        path = os.path.join(pictures, drawing.name + ".png")
+        first, path = first_of(drawing, records), f"{prefix}{drawing.name}.png"
         with contextlib.suppress(FileNotFoundError):
             os.unlink(path)  # of a record that had the data
         if not first:
@@ -139,9 +142,23 @@ def write_page(page, records):
             continue
         folder, result, shown = first
         small(drawing.draw(PAGE, result, shown), path)
-        lines += ["", f"## {drawing.name}", "", drawing.caption,
-                  *[OTHER.format(**named(folder))] * (folder != own), "",
-                  f"![{drawing.name}]({os.path.relpath(path, here)})"]
+        title = os.path.basename(prefix).replace("-", ": ") + drawing.name
+        yield from ("", f"## {title}", "", drawing.caption,
+                    *[OTHER.format(**named(folder, result, os.path.dirname(pictures)))] * (folder != own), "",
+                    f"![{title}]({os.path.basename(pictures)}/{os.path.basename(path)})")
+
+
+def write_page(page, records):
+    """Writes a page with the first figure of each drawing, and those of each GPU; its pictures are in a folder of its
+    name beside it. records: {folder: results}, the first one is the machine of the page."""
+    pictures, own, lacks = os.path.splitext(page)[0], next(iter(records)), []
+    os.makedirs(pictures, exist_ok=True)
+    gpus = {f: results for f, results in records.items() if of_gpu(next(iter(results.values())).context)}
+    lines = [HEAD.format(**named(own, next(iter(records[own].values())), os.path.dirname(page)))]
+    lines += sections({f: records[f] for f in records if f == own or f not in gpus}, f"{pictures}/", lacks)
+    for folder, results in gpus.items():
+        if folder != own:
+            lines += sections({folder: results}, f"{pictures}/{os.path.basename(folder)}-", [])
     lines += ["", "## Not drawn", "", *(f"- {line}" for line in lacks)] if lacks else []
     write_whole(page, "\n".join(lines) + "\n")
     print(page)

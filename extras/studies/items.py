@@ -31,7 +31,7 @@ class Item:
     what: str
     run: str              # the command of a new run; {name}: of the machine
     files: tuple          # patterns of its pages, pictures and their data
-    sections: tuple = ()  # of other pages
+    sections: tuple = ()  # patterns of its sections of other pages
     records: tuple = ()   # results of machines that it is made of; none: its page is a copy of one run
     remade: bool = True   # whether `make reproduce` makes it again without a run
     measures: bool = True  # whether a new run measures something of its own
@@ -41,6 +41,9 @@ class Item:
     def of_machine(self):
         """Whether a new run adds to the record of a machine, which has its costs."""
         return "{name}" in self.run
+
+    def fills(self, section):
+        return any(fnmatch.fnmatch(section, pattern) for pattern in self.sections)
 
     def owns(self, file):
         return any(fnmatch.fnmatch(file, pattern) for pattern in self.files)
@@ -72,7 +75,9 @@ def of_extras():
 ITEMS = (
     *map(of_step, STEPS),
     Item("pages", "machines, builds, files, and how far figures can be off", "make readme",
-         ("reports/results/*/README.md",), (), ("standard",), measures=False),
+         ("reports/results/*/README.md",), ("says*",), ("standard",), measures=False),
+    Item("gpus", "what a GPU has run, and published times", "make gpu-record", (), ("ran", "published"),
+         measures=False),
     Item("machines", "every recorded machine side by side", RECORD + "standard",
          ("reports/results/machines*",), ("machines",), ("standard",), measures=False),
     Item("claims", "folk claims, with verdicts from the records", "make claims", (f"{STUDY}/claims.md",), (),
@@ -118,7 +123,7 @@ def shown(root):
     where, orphans = {item.name: [] for item in ITEMS}, []
     for page in pages(root):
         text = Path(root, page).read_text(encoding="utf-8", errors="surrogateescape")
-        things = {f"section {n}": [i.name for i in ITEMS if n in i.sections] for n in sections(text)}
+        things = {f"section {n}": [i.name for i in ITEMS if i.fills(n)] for n in sections(text)}
         things |= {p: [i.name for i in ITEMS if i.owns(p)] for p in pictures(page, text)}
         own = [i.name for i in ITEMS if i.owns(page) or page in i.typed]
         if own or FIGURES.search(without_sections(text)):

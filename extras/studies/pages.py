@@ -7,6 +7,7 @@ and one table of all machines.
 notes.md in the folder of a machine adds what the results do not say.
 """
 import os
+import glob
 import re
 import shutil
 import sys
@@ -17,6 +18,7 @@ ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
 sys.path.insert(0, os.path.join(ROOT, "reports"))
 import compilers
 import machines
+import sentences
 import memory
 import noise
 import noise_floor
@@ -24,6 +26,7 @@ import program
 import ratios
 import tune
 from figures import draw_across
+from identity import gpu, of_gpu
 from plots import KINDS, draw_all
 from points import STUDIES, report
 from program import Arguments, ResultError, write_whole
@@ -51,22 +54,26 @@ ACROSS = {"roof": "rules-", "winners": "winners-", "types": "types"}  # figures 
 MODES = {"iteration": "iteration"}  # of a result, if not cold
 # The rule that all peers have, and the figure that shows a result with peers.
 PEERS = {"peers": "time-adagrad", "iteration": "stages-adagrad"}
-FRONT = ("standard", "traces", "ladder", "sweep", "scaling", "peers", "peers-1-thread", "iteration", "crossover")
+FRONT = ("says", "standard", "traces", "ladder", "sweep", "scaling", "peers", "peers-1-thread", "iteration",
+         "crossover")
 
 
 class Recorded:
     def __init__(self, folder, kernel, below):
-        self.folder, self.kernel, self.below = folder, kernel, below
-        self.name, self.results = os.path.basename(os.path.abspath(folder)), in_folder(folder)
+        self.name, self.results, self.folder = os.path.basename(os.path.abspath(folder)), in_folder(folder), folder
+        self.gpu = bool(self.results) and of_gpu(next(iter(self.results.values())).context)
+        self.kernel, self.below = (machines.kernel_on("device" if self.gpu else "host", k) for k in (kernel, below))
 
     def path(self, file):
         return os.path.join(self.folder, file)
 
     def section(self, name, page, front=False, note=()):
         """Fills a section of a page, if need be with the note that its result is missing; after `note`."""
-        result = self.results.get(name)
+        result = self.results.get("standard" if name == "says" else name)
         if result is None:
             lines = [NOT_RECORDED]
+        elif name == "says":
+            lines = sentences.with_picture(self, os.path.dirname(page))
         elif name in STUDIES:
             lines = [report(name, result, self.folder, self.kernel, self.below)[1]]
         elif name in ("compilers", "isa"):
@@ -128,8 +135,13 @@ def text(recorded, pictures):
     notes = recorded.path("notes.md")
     if os.path.exists(notes):
         out += [read_word(notes), ""]
+    if recorded.gpu:
+        out += [*sentences.ran([recorded], recorded.folder), "", *sentences.of_record(recorded, recorded.folder), ""]
     missing = [f"`{n}`" for n in RESULTS if n not in results]
+    others = [os.path.basename(p) for p in sorted(glob.glob(recorded.path("*" + STORED)))]
+    others = [f"`{n}`" for n in others if n.removesuffix(STORED) not in results]
     out += ["## Files", "", *files(results), "",
+            *([f"Also here, of other code and in no table below: {', '.join(others)}.", ""] if others else []),
             *([f"Not recorded: {', '.join(missing)}.", ""] if missing else []),
             "## How far these figures can be off", "", *noise_lines(results), "",
             *same_point_lines(results), ""]
@@ -159,6 +171,15 @@ def caches(results):
 
 def facts(results):
     """{title: fact} of the machine and the build, without those that no result has."""
+    if all(of_gpu(r.context) for r in results.values()):
+        names = {"GPU": "gpu", "driver": "gpu_driver", "CUDA": "gpu_cuda_runtime",
+                 "compute capability": "gpu_capability", "multiprocessors": "gpu_multiprocessors",
+                 "memory": "gpu_memory", "L2 cache": "gpu_l2", "nvcc": "nvcc"}
+        shorter = {"driver": lambda v: gpu({"emb_gpu_driver": v})["gpu_driver"],
+                   "nvcc": lambda v: v.partition(" -I")[0]}
+        every = {k: all_of(results, f"emb_{name}", shorter.get(k, str)) for k, name in names.items()}
+        every["host"] = f"{all_of(results, 'emb_cpu')}, {all_of(results, 'num_cpus')} CPUs"
+        return {k: v for k, v in every.items() if v}
     family = [part for part in all_of(results, "emb_record_machine").split(" | ") if "family" in part]
     brackets = lambda v: re.sub(r".*\[(\w+)\].*", r"\1", v)
     every = {"CPU": all_of(results, "emb_cpu") + "".join(f" ({f})" for f in family[:1]),
@@ -175,7 +196,8 @@ def facts(results):
 
 def command(result, step):
     """The command that made a result. If the result lacks it: the step's variables that its context has."""
-    known = {k: result.context.get(f"emb_var_{k}") for k, _ in step.variables}
+    names = ("PLACE", "SPEC", "RULE", "REPS", "FILTER") if of_gpu(result.context) else dict(step.variables)
+    known = {k: result.context.get(f"emb_var_{k}") for k in names}
     said = result.context.get("emb_record_command")
     return said or make_command(step, {k: v for k, v in known.items() if v})
 
@@ -231,7 +253,7 @@ def page_of(section, paths):
     return next(filter(has, paths), paths[0])
 
 
-def front(leading_of, recorded):
+def front(leading_of, recorded, *kernels):
     """Fills the tables of pages, {path: its leading machine}: from the record of that machine, or of another one if it
     lacks the record. Also fills the table of all machines."""
     paths = list(leading_of)
@@ -243,7 +265,7 @@ def front(leading_of, recorded):
         own = next((r for r in (leading, *recorded) if name in r.results), leading)
         note = [f"**Recorded on {own.name}:**", ""] if own.name != leading.name else []
         own.section(name, page, front=True, note=note)
-    machines.publish(recorded, page_of(machines.NAME, paths), recorded[0].kernel, recorded[0].below)
+    machines.publish(recorded, page_of(machines.NAME, paths), *kernels)
 
 
 def main():
@@ -254,6 +276,8 @@ def main():
                         help="also update the front page; repeat the option for its further pages")
     parser.add_argument("--leading", metavar="FOLDER", action="append",
                         help="the machine whose tables it shows; once, or once for each page")
+    parser.add_argument("--sentences", metavar="PAGE.md", action="append", default=[],
+                        help="also write what records say in words, into its sections says-MACHINE, ran and published")
     parser.add_argument("--kernel", required=True, metavar="NAME", help="the kernel under study")
     parser.add_argument("--below", required=True, metavar="NAME", help="the kernel to compare it with")
     args = parser.parse_args()
@@ -266,7 +290,9 @@ def main():
         if len(leading) not in (1, len(args.front)):
             parser.error(f"{len(args.front)} pages and {len(leading)} leading machines: one, or one for each page")
         machines_of = map(machine, leading * len(args.front))
-        front(dict(zip(args.front, machines_of)), recorded)
+        front(dict(zip(args.front, machines_of)), recorded, args.kernel, args.below)
+    for page in args.sentences:
+        sentences.publish(page, recorded)
 
 
 if __name__ == "__main__":

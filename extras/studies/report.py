@@ -89,7 +89,8 @@ def main():
     parser.add_argument("results", metavar="RESULT.json", nargs="*")
     parser.add_argument("--record", metavar="FOLDER", action="append", default=[],
                         help="all results of a recorded machine; repeat the option for several machines")
-    parser.add_argument("--mode", default="cold", help="of the figures: cold (default), warm or iteration")
+    parser.add_argument("--mode", default="cold", choices=("cold", "warm", "iteration"),
+                        help="of the figures: cold (default), warm or iteration")
     parser.add_argument("--kernel", default="cpu_fused", metavar="NAME", help="the kernel under study (cpu_fused)")
     parser.add_argument("--below", default="cpu_sort", metavar="NAME", help="the kernel below it (cpu_sort)")
     parser.add_argument("--out", required=True, metavar="PAGE.html")

@@ -84,7 +84,7 @@ def older(root, new):
     for f in differ:
         was, now = (items.sections(t.get(f, "")) for t in (ours, theirs))
         changed = {n for n in was.keys() | now.keys() if was.get(n) != now.get(n)}
-        old |= {item.name for item in ITEMS if changed & {*item.sections}}
+        old |= {item.name for item in ITEMS if any(map(item.fills, changed))}
     return differ, old
 
 

@@ -11,12 +11,13 @@ def need_matplotlib():
         raise tap.Skip("no matplotlib in this Python")
 
 
-def series(workload, kernel, ns=10.0, rule="rowwise_adagrad", operation="lazy", mode="cold", mark="f", **counters):
+def series(workload, kernel, ns=10.0, rule="rowwise_adagrad", operation="lazy", mode="cold", mark="f", place="host",
+           **counters):
     """Five samples of a kernel, which differ by a thousandth; ns may be a list of samples."""
     known = {"lookups": 1000, "distinct": 500, "rows": 10000, "dim": 64, "threads": 2, "alpha": 0,
              "persistent_mib": 10, "compulsory_mib": 4} | counters
     samples = ns if isinstance(ns, (list, tuple)) else [ns * (1 + i / 1000) for i in range(5)]
-    label = (f"workload={workload} rule={rule} kernel={kernel} mode={mode} place=host operation={operation} "
+    label = (f"workload={workload} rule={rule} kernel={kernel} mode={mode} place={place} operation={operation} "
              f"check=exact fingerprint={mark} placement=same")
     return [known | {"name": f"{workload}/{kernel}", "run_type": "iteration", "time_unit": "ms", "ns_per_lookup": t,
                      "real_time": t * known["lookups"] / 1e6, "label": label} for t in samples]

@@ -199,7 +199,12 @@ def test_bad_files_and_a_full_disk_are_one_line(folder):
 def test_bad_records_are_one_line(folder):
     need_matplotlib()
     made = make("figures", "RECORD=none", f"OUT={folder}")
-    assert made.returncode and "none: holds no result; make record NAME=none" in made.stderr, made.stderr
+    why = "none: no such folder; RECORD names folders of reports/results"
+    assert made.returncode and why in made.stderr, made.stderr
+    one_line_error(run("gallery.py", folder, os.path.join(folder, "out")), "holds no result; make record NAME=")
+    for program_ in ("table.py", "plots.py", "figures.py"):
+        one_line_error(run(program_, GOLDEN, *[folder] * (program_ != "table.py"), "--mode=none"),
+                       "no rows in mode none (modes in the file: ")
     record = a_record(folder, "roof")
     text = program.read_text(sources()["standard.json.gz"])
     for changed, why in ((text.replace('"AMD EPYC"', '"Other"', 1), "several machines"), (text[:5000], "not JSON")):

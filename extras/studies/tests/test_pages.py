@@ -4,12 +4,17 @@
 short. test_reproduce.py has the pages."""
 import os
 import sys
+from unittest import mock
 
 sys.dont_write_bytecode = True
 import tap
+import identity
 import machines
 import pages
+import program
 import recorded
+import results
+import sentences
 from made_results import made_up, series
 from spoiled import equal
 
@@ -50,6 +55,75 @@ def test_a_run_that_was_cut_short_says_so(folder):
     equal(drawn.variables["caution"], f"m: {line}")
     text = claims_page.page({"m": found, claims_page.ANY: {}}, folder)
     assert "1 of the 1 files were cut short, or have rows" in text.replace("\n", " "), text
+
+
+# --- GPUs
+GPU = {"emb_gpu": "NVIDIA X1", "emb_gpu_driver": "NVIDIA Open Module  500.1.2  Release", "emb_gpu_cuda_runtime": "13.0",
+       "emb_var_PLACE": "device", "emb_date": "2026-01-02T03:04:05Z"}
+
+
+def gpu_record(folder, **context):
+    """The record of a GPU with two kernels on two workloads."""
+    traits = {f"emb_kernel_{k}": f"fused | device | deterministic | {k} | Idea." for k in ("cuda_fused", "cuda_sort")}
+    rows = [series(w, k, ns, share_rmw=0.25, place="device", scratch_mib=ns) for w, fast in (("a", 1.0), ("b", 2.0))
+            for k, ns in (("cuda_fused", fast), ("cuda_sort", 3 * fast))]
+    made_up(folder, "standard", *rows, **GPU | traits | context)
+    return pages.Recorded(folder, "cpu_fused", "cpu_sort")
+
+
+def test_a_gpu_is_a_machine(folder):
+    """Its identity is GPU, driver and CUDA, whatever the host is; a result of both places has a CPU, too."""
+    equal(results.Result("x", GPU | {"emb_cpu": "C"}, {}, [], []).machine(), "NVIDIA X1, driver 500.1.2, CUDA 13.0")
+    for change, want in (({"emb_cpu": "Other", "num_cpus": 64, "emb_threads": 64}, None), ({"emb_gpu": "Y2"}, "gpu"),
+                         ({"emb_gpu_driver": "501.0"}, "gpu_driver"), ({"emb_gpu_cuda_runtime": "12.9"}, "cuda")):
+        equal(identity.other_machine(GPU | {"emb_cpu": "A CPU"}, GPU | change), want)
+    both = GPU | {"emb_var_PLACE": "all", "emb_cpu": "C"}
+    equal(identity.other_machine(both, both | {"emb_cpu": "D"}), "cpu")
+    record = gpu_record(folder, emb_cut_short="Terminated after 1 of 9 samples")
+    equal((record.kernel, record.below), ("cuda_fused", "cuda_sort"))
+    equal(machines.texts(machines.cells(record.results["standard"], "cpu_fused", "cpu_sort")["a"], "cpu_fused"),
+          ("1.00 ±0 %", "3.00x", "25 %"))
+    text = "\n".join(pages.text(record, {}))
+    for part in ("NVIDIA X1, driver 500.1.2, CUDA 13.0\n", "- driver: 500.1.2\n",
+                 "* **NVIDIA X1**, driver 500.1.2, CUDA 13.0; 2026-01-02",
+                 "**cut short: Terminated after 1 of 9 samples**", "1.00 (`a`) to 2.00 (`b`) ns per lookup"):
+        assert part in text, (part, text)
+    assert "- CPU:" not in text
+
+
+def test_what_a_gpu_has_run_comes_from_records(folder):
+    host = os.path.join(folder, "host")
+    os.makedirs(host)
+    result_of(host, "standard", [("zipf", "cpu_fused", 10.0, "f", 2, "cold")])
+    equal(sentences.ran([pages.Recorded(host, "cpu_fused", "cpu_sort")], "."), ["No GPU has run the kernels."])
+    record = gpu_record(folder)
+    tap.script(folder, sentences.TESTED, "result: 7 passed, 0 failed\n")
+    today = sentences.today()
+    changed = f"(`{today[0]}`). **The others have changed"
+    for own, want in ((today, "passed there as they are"), (today[:1], changed)):
+        with mock.patch.object(sentences, "verified", lambda own=own: {"NVIDIA X1": {*own}}):
+            text = " ".join("\n".join(sentences.ran([record], folder)).split())
+        assert "7 passed, 0 failed" in text and want in text and ("changed" in text) == (len(own) < len(today)), text
+
+
+def test_published_times_are_marked(folder):
+    table = sentences.published([])
+    assert len(table) > 2 and all("| **published**: " in line and "NVIDIA H" in line for line in table[2:]), table
+    rows = [series("dynamicemb", "cuda_fused", 2.0, "sgd", mode="warm", place="device")]
+    made_up(folder, "dynamicemb", *rows, **GPU)
+    made_up(folder, "standard", *rows, **GPU)
+    assert any("| NVIDIA X1 | 0.002 | measured: `dynamicemb.json.gz`" in line
+               for line in sentences.published([pages.Recorded(folder, "cpu_fused", "cpu_sort")]))
+
+
+def test_a_page_of_an_unknown_record_is_an_error(folder):
+    page = tap.script(folder, "page.md", "<!-- table says-none -->\n<!-- end says-none -->\n")
+    try:
+        sentences.publish(page, [])
+    except program.ResultError as e:
+        assert "reports/results has no record none" in str(e), e
+    else:
+        raise AssertionError("it was taken")
 
 
 if __name__ == "__main__":

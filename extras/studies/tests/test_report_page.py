@@ -124,6 +124,7 @@ def test_bad_input_is_one_line_and_no_page(folder):
     one_line_error(run("report.py", os.path.join(folder, "none.json"), "--out", out), "none.json", "make bench")
     one_line_error(run("report.py", tap.GOLDEN, tap.GOLDEN, "--out", out), "given twice")
     one_line_error(run("report.py", "--record", os.path.join(folder, "none"), "--out", out), "no such folder")
+    one_line_error(run("report.py", tap.GOLDEN, "--mode=none", "--out", out), "--mode: invalid choice: 'none'")
     assert not os.path.exists(out)
     _, text = written(folder, save(nan, folder, "nan.json"))
     assert "no usable real_time: nan" in text and "nothing to draw" in text
