@@ -35,6 +35,7 @@ from recorded import (NOISY, RESULTS, STORED, disturbed, in_folder, make_command
 from section import update
 from style import markdown_table
 from table import markdown, overview
+from verdict import scipy_stats
 
 NOT_RECORDED = "Not recorded on this machine."
 TITLES = {"standard": "Standard workloads", "standard-1-thread": "Standard workloads on one thread",
@@ -286,6 +287,7 @@ def main():
     for r in recorded:
         r.page()
     if args.front:
+        scipy_stats()  # without it, kernels that differ would count as alike
         leading = args.leading or args.folders[:1]
         if len(leading) not in (1, len(args.front)):
             parser.error(f"{len(args.front)} pages and {len(leading)} leading machines: one, or one for each page")

@@ -1,21 +1,28 @@
 # SPDX-License-Identifier: MIT
 """What a claim is: a function that turns records into cases. A case says whether the claim's criterion holds for it,
-and judge() makes the verdict of all cases, the same way for every claim.
+and judge() makes the verdict of all cases in plain words, the same way for every claim.
 
 A function registers itself with @claim(...). It gets {name: record} of those records of a machine that the claim
 reads and that exist; a record is a result, or the tables of a page, which is of no machine.
 """
+from collections import namedtuple
 from dataclasses import dataclass
 
 from style import number
 
-HOLDS, ONLY, NOT, UNKNOWN = "holds", "only when", "does not hold", "not measured"
-NAMED = 4  # cases that a verdict names; it counts the rest
-CLEAR = 0.8  # share of the cases outside of the part between always and never, for the verdict to state them
-MOST = 0.5   # share of the cases on the side of always, for the verdict to state it alone
+TRUE, FALSE, UNKNOWN = "true", "false", "not measured"
+NAMED = 4     # kinds of cases that a verdict names; more of them are counted
+CLEAR = 0.8   # share of the cases outside of the part between always and never, for the verdict to state them
+MOST = 0.5    # share of the cases on the side of always, for the verdict to state it alone
+NEARLY = 0.9  # share of the cases that makes a claim nearly always true
 PAGE = ".md"  # records that are pages end with it
 
 CLAIMS = {}  # number: Claim
+
+Axis = namedtuple("Axis", "text noun")  # on which cases lie: text of a value, and what follows it
+# The small figure: label of what a case's value is, where the criterion begins to hold (or None), whether the axis is
+# logarithmic.
+Plot = namedtuple("Plot", "label limit log", defaults=(None, False))
 
 
 @dataclass(frozen=True)
@@ -23,26 +30,18 @@ class Case:
     name: str
     figure: str        # what was measured
     ok: bool | None    # whether the criterion holds; None: does not count, for information or undecided
+    value: float | None = None  # what was measured, for the figure
     at: float | None = None  # where the case lies on the axis of the claim
 
 
 @dataclass(frozen=True)
 class Found:
     cases: list          # of the table
-    points: list = None  # of the verdict, if these are more
+    points: list = None  # of the verdict and the figure, if these are more
     note: str = ""       # sentences that follow from the data
 
-    def verdict(self, axis):
-        return judge(self.cases if self.points is None else self.points, axis)
-
-
-@dataclass(frozen=True)
-class Verdict:
-    word: str
-    when: str = ""
-
-    def __str__(self):
-        return f"{self.word} {self.when}".strip()
+    def all(self):
+        return self.cases if self.points is None else self.points
 
 
 @dataclass(frozen=True)
@@ -52,8 +51,9 @@ class Claim:
     needs: tuple      # names of records; it is measured if one of them exists
     text: str         # what is said, what is compared, and what a figure of the table is
     criterion: str    # of a case
-    axis: tuple       # (name, text of a value) on which cases lie, or ()
-    picture: str      # of the page of a machine that has these records, or ''
+    plot: Plot
+    axis: Axis
+    gpu: bool         # whether it is one about GPUs, too
     find: object      # function of the records: Found
 
     @property
@@ -62,30 +62,27 @@ class Claim:
         return self.needs[0].endswith(PAGE)
 
 
-def claim(nth, title, needs, criterion, axis=(), picture=""):
+def claim(nth, title, needs, criterion, plot, axis=(), gpu=True):
     """Registers the function that follows; its docstring is the text."""
     def register(find):
         assert nth not in CLAIMS, nth
-        CLAIMS[nth] = Claim(nth, title, needs, " ".join(find.__doc__.split()), criterion, axis, picture, find)
+        CLAIMS[nth] = Claim(nth, title, needs, " ".join(find.__doc__.split()), criterion, plot, axis, gpu, find)
         return find
     return register
 
 
 # --- the verdict
 def judge(cases, axis=()):
-    """holds: in all cases; does not hold: in none; otherwise only when: with a limit on the axis if there is a clear
-    one, or else with the names of the fewer cases, or of some of them."""
+    """In plain words: true, or false, in all cases; else true from a value of the axis on if there is a clear one, or
+    else the few cases that it is true for, or not true for, or how many."""
     cases = [c for c in cases if c.ok is not None]
     good, bad = ([c for c in cases if c.ok is ok] for ok in (True, False))
     if not cases:
-        return Verdict(UNKNOWN)
-    if not bad:
-        return Verdict(HOLDS)
-    if not good:
-        return Verdict(NOT)
+        return UNKNOWN
+    if not (good and bad):
+        return TRUE if good else FALSE
     clear, one_sided = limits(cases, axis)
-    few = min(len(good), len(bad)) <= NAMED
-    return Verdict(ONLY, clear or (one_sided if one_sided and not few else named(good, bad)))
+    return clear or named(good, bad) or one_sided or counted(len(good), len(cases))
 
 
 def limits(cases, axis):
@@ -94,26 +91,36 @@ def limits(cases, axis):
     clear = one_sided = ""
     if not axis or any(c.at is None for c in cases):
         return clear, one_sided
-    name, text = axis
-    for sign, most, not_any_more in ((1, "at most", "from {} on"), (-1, "at least", "up to {}")):
+    for sign, on, off in ((1, "down", "up"), (-1, "up", "down")):
         order = sorted(cases, key=lambda c: (sign * c.at, c.ok))
         first = next(i for i, c in enumerate(order) if not c.ok)  # before it, all are good
         last = len(order) - next(i for i, c in enumerate(reversed(order)) if c.ok)  # from it on, all are bad
-        where = f"{name} is {most} {text(order[first - 1].at)}"
+        where = " ".join(filter(None, (TRUE, "from", axis.text(order[first - 1].at), axis.noun, on)))
         if first and last < len(order) and first + len(order) - last >= CLEAR * len(order):
-            clear = f"{where} (not {not_any_more.format(text(order[last].at))})"
+            clear = f"{where}, false from {axis.text(order[last].at)} {off}"
         elif first >= MOST * len(order):
             rest = order[first:]
-            one_sided = f"{where} (elsewhere in {sum(c.ok for c in rest)} of {len(rest)} cases)"
+            one_sided = f"{where}, elsewhere in {sum(c.ok for c in rest)} of {len(rest)} cases"
     return clear, one_sided
 
 
 def named(good, bad):
-    """'it is one of: a; b (2 of 9 cases)', or 'it is none of: c (8 of 9 cases)', whichever names fewer."""
-    few, word = (good, "one") if len(good) <= len(bad) else (bad, "none")
-    more = f" and {len(few) - NAMED} more" * (len(few) > NAMED)
-    return (f"it is {word} of: {'; '.join(c.name for c in few[:NAMED])}{more} "
-            f"({len(good)} of {len(good) + len(bad)} cases)")
+    """'true but for cached and wide', or 'true only for cached', whichever names fewer; '' if these are many. What is
+    of both kinds, on several machines, has its number of cases."""
+    names = [dict.fromkeys(c.name for c in cases) for cases in (good, bad)]
+    few, word = (names[0], "only for") if len(names[0]) <= len(names[1]) else (names[1], "but for")
+    if len(few) > NAMED:
+        return ""
+    *others, last = few
+    own = [sum(c.name in few for c in cases) for cases in (good, bad)]
+    more = f", and there in {own[0]} of {sum(own)} cases" * bool(names[0].keys() & names[1].keys())
+    return f"{TRUE} {word} " + ", ".join(others) + " and " * bool(others) + last + more
+
+
+def counted(count, every):
+    share = count / every
+    word = "nearly always true, " if share >= NEARLY else "nearly never true, " if share <= 1 - NEARLY else f"{TRUE} "
+    return f"{word}in {count:,} of {every:,} cases"
 
 
 # --- texts of values

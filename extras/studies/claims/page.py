@@ -16,21 +16,25 @@ import counted  # noqa: F401, these modules register their claims
 import learned
 import program
 import timed  # noqa: F401
-from claim import CLAIMS, PAGE, UNKNOWN, Verdict
-from identity import same_machine
+from claim import CLAIMS, PAGE, UNKNOWN, judge
+from gallery import small
+from identity import of_gpu, same_machine
+from paper import GREY, log_axis, panels, set_up
+from paper import PAGE as PAGE_WIDTH
 from program import Arguments, ResultError, write_whole
-from recorded import RESULTS, STORED, in_folder
-from style import markdown_table
+from recorded import RESULTS, in_folder
+from style import COLOURS, markdown_table
 from verdict import scipy_stats
 
-HEAD = ("`make claims` writes this page from recorded results; no figure and no verdict is typed. A claim has a "
-        "criterion, which the cases of its table meet (✓) or not (✗). It *holds* if all cases meet it, it *does not "
-        "hold* if none does, and otherwise it holds *only when* the verdict says.")
-NO_GPU = "**All times are of CPU kernels**; [gpu.md](../../cuda/study/gpu.md) has times of a GPU. "
+HEAD = ("`make claims` writes this page from recorded results; no figure and no verdict is typed. A verdict is about "
+        "all cases of all machines that were measured: each meets the claim's criterion (✓) or not (✗). *Fused*, *sort*, "
+        "*dense* and *atomic* are the kernels `cpu_fused` and so on, on a GPU `cuda_fused` and so on.")
 FOLDER = "extras/studies/study"  # of the page
 WIDTH = 115
 ANY = "any machine"
 MARKS = {True: " ✓", False: " ✗", None: ""}
+NAMED_MACHINES = 2  # a verdict counts more of them
+ON_CPU, ON_GPU = "on CPUs", "on a GPU"
 
 
 def records_of(folder):
@@ -75,8 +79,25 @@ def findings(claim, machines):
     return found
 
 
-def verdict(claim, found):
-    return found.verdict(claim.axis) if found else Verdict(UNKNOWN)
+def places(claim, machines):
+    """{place: {machine: records}} that a claim speaks of; claims of pages have one place."""
+    if claim.of_pages:
+        return {ANY: {ANY: machines[ANY]}}
+    found = {ON_CPU: {}, ON_GPU: {}} if claim.gpu else {ON_CPU: {}}
+    for name, records in machines.items():
+        where = ON_GPU if name != ANY and on_gpu(records) else ON_CPU
+        if name != ANY and where in found:
+            found[where][name] = records
+    return found
+
+
+def on_gpu(records):
+    return of_gpu(next(iter(records.values())).context)
+
+
+def joint(claim, found):
+    """The verdict of all machines of a place together."""
+    return judge([c for own in found.values() if own for c in own.all()], claim.axis)
 
 
 def rows_in_order(cases):
@@ -102,7 +123,8 @@ def verdicts(claim, found):
     same = {}
     for machine, own in found.items():
         note = f". {own.note}" * bool(own.note) if own else f"; {again(claim, machine)} measures it"
-        same.setdefault((str(verdict(claim, own)), note), []).append(machine)
+        text = judge(own.all(), claim.axis) if own else UNKNOWN
+        same.setdefault((text, note), []).append(machine)
     return [f"- {', '.join(machines)}: **{text}**{note}" for (text, note), machines in same.items()]
 
 
@@ -114,22 +136,64 @@ def again(claim, machine):
     return f"`make record NAME={machine} STEPS=" + (f'"{steps}"`' if " " in steps else f"{steps}`")
 
 
-def picture(claim, machines, root):
-    """The claim's picture, of the first machine that has it."""
-    record = next((r[claim.picture] for r in machines.values() if claim.picture in r), None)
-    if record is None:
-        return []
-    at = os.path.relpath(record.path.removesuffix(STORED) + ".svg", os.path.join(root, FOLDER))
-    return [f"![{claim.title}: {claim.picture} of {os.path.basename(os.path.dirname(record.path))}]({at})", ""]
+def answers(claim, machines):
+    """{place: its verdict in words}, with the machines that it is of."""
+    texts = {}
+    for place, own in places(claim, machines).items():
+        found = {name: f for name, f in findings(claim, own).items() if f}
+        names = [named(claim, m, own[m]) for m in found]
+        names = [f"{len(names)} machines"] if len(names) > NAMED_MACHINES else names
+        texts[place] = joint(claim, found) + f" ({', '.join(names)})" * bool(found and place != ANY)
+    return texts
 
 
-def section(claim, machines, root):
-    """The lines of a claim."""
-    found = findings(claim, machines)
-    return [f"## {heading(claim)}", "", fill(claim.text), "", fill(f"*Criterion:* {claim.criterion}"), "",
-            *picture(claim, machines, root), *(table(found) if any(found.values()) else []), "",
-            *verdicts(claim, found), "",
-            fill(f"To measure it again: {again(claim, 'mine')}."), ""]
+def named(claim, machine, records):
+    """The name of a machine, with a note if its record was cut short."""
+    cut = machine != ANY and any(records[n].cut_short() for n in claim.needs if n in records)
+    return machine + ", cut short" * cut
+
+
+def section(claim, machines, folder):
+    """The lines of a claim. Its picture is drawn into the folder."""
+    found = {m: f for own in places(claim, machines).values() for m, f in findings(claim, own).items()}
+    picture = os.path.join(folder, f"{claim.number}.png")
+    drawn = draw(claim, {m: f for m, f in found.items() if f}, machines, picture)
+    words = [f"{place}: {text}".removeprefix(f"{ANY}: ") for place, text in answers(claim, machines).items()]
+    return [f"## {heading(claim)}", "", "<br>\n".join(f"**{w[0].upper()}{w[1:]}**" for w in words), "",
+            *[f"![{claim.title}: {claim.plot.label}]({os.path.relpath(picture, os.path.dirname(folder))})\n"] * drawn,
+            fill(f"To measure it: {again(claim, 'mine')}."), "",
+            "<details><summary>Criterion, cases and machines</summary>", "",
+            fill(claim.text), "", fill(f"*Criterion:* {claim.criterion}"), "",
+            *(table(found) if any(found.values()) else []), "", *verdicts(claim, found), "", "</details>", ""]
+
+
+def draw(claim, found, machines, path):
+    """Draws a line of marks for each machine, or for each case of a claim of pages; False without values."""
+    own = {named(claim, m, machines[m]): [c for c in f.all() if c.value is not None] for m, f in found.items()}
+    if claim.of_pages:
+        own = {c.name: [c] for cases in own.values() for c in cases}
+    own = {name: cases for name, cases in own.items() if cases}
+    if not own:
+        return False
+    set_up()
+    figure, (ax,) = panels(PAGE_WIDTH, 1, (1, 1), 0.45 + 0.17 * len(own))
+    looks = {True: ("o", COLOURS[0], "criterion met"), False: ("x", COLOURS[1], "not met"),
+             None: (".", GREY, "does not count")}
+    for ok, (marker, shade, label) in looks.items():
+        marks = [(c.value, y) for y, cases in enumerate(own.values()) for c in cases if c.ok is ok]
+        if marks:
+            ax.plot(*zip(*marks), marker, color=shade, ms=3.5, alpha=0.6, mew=0.8, label=label)
+    if claim.plot.limit is not None:
+        ax.axvline(claim.plot.limit, color=GREY, lw=0.8, ls="--", zorder=0, label="limit")
+    values = [c.value for cases in own.values() for c in cases] + [claim.plot.limit] * (claim.plot.limit is not None)
+    if claim.plot.log:
+        log_axis(ax.xaxis, min(values) / 1.1, 1.1 * max(values))
+    ax.set(ylim=(len(own) - 0.5, -0.5), xlabel=claim.plot.label)
+    ax.set_yticks(range(len(own)), list(own))
+    ax.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
+    figure.set_layout_engine("constrained")
+    small(figure, path)
+    return True
 
 
 def fill(text):
@@ -139,22 +203,23 @@ def fill(text):
 def summary(claims, machines):
     rows = []
     for c in claims:
-        own = {m: str(verdict(c, f)) for m, f in findings(c, machines).items()}
-        rows.append((f"[{heading(c)}](#{anchor(heading(c))})", *(own.get(m, "") for m in machines)))
-    return markdown_table(("claim", *machines), rows, left=range(1 + len(machines)))
+        own = answers(c, machines)
+        rows.append((f"[{heading(c)}](#{anchor(heading(c))})", own.get(ON_CPU) or own[ANY], own.get(ON_GPU, "-")))
+    return markdown_table(("claim", ON_CPU, ON_GPU), rows, left=range(3))
 
 
-def page(machines, root):
+def page(machines, folder):
     claims = in_order()
     results = [r for m, records in machines.items() if m != ANY for r in records.values()]
-    gpu = any(s.kernel.place == "device" for r in results for s in r.series)
-    pages = ", ".join(f"[{m}]({os.path.relpath('reports/results', FOLDER)}/{m}/README.md)" for m in machines if m != ANY)
+    at = os.path.relpath("reports/results", FOLDER)
+    pages = ", ".join(f"[{m}]({at}/{m}/README.md)" for m in machines if m != ANY)
     caution = (f"{sum(bool(r.doubts()) for r in results)} of the {len(results)} files " +
                "were cut short, or " * any(r.cut_short() for r in results) + "have rows that are not to be quoted. "
                f"The pages of the machines say which: {pages}.")
-    sections = [line for c in claims for line in section(c, machines, root)]
-    return "\n".join(["# Claims", "", fill(HEAD), "", fill(NO_GPU * (not gpu) + caution), "",
-                      *summary(claims, machines), "", *sections[:-1]]) + "\n"
+    os.makedirs(folder, exist_ok=True)
+    sections = [line for c in claims for line in section(c, machines, folder)]
+    lines = ["# Claims", "", fill(HEAD), "", fill(caution), "", *summary(claims, machines), "", *sections[:-1]]
+    return "\n".join(lines) + "\n"
 
 
 def main():
@@ -166,7 +231,7 @@ def main():
     root = os.path.abspath(os.path.join(os.path.dirname(args.page), os.path.relpath(".", FOLDER)))
     machines = {os.path.basename(os.path.normpath(f)): records_of(os.path.normpath(f)) for f in args.folders}
     machines[ANY] = pages_of(root, in_order())
-    write_whole(args.page, page(machines, root))
+    write_whole(args.page, page(machines, os.path.splitext(args.page)[0]))
     print(args.page)
 
 

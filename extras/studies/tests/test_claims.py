@@ -18,7 +18,7 @@ import claim
 import learned
 import page
 import results
-from claim import CLAIMS, HOLDS, NOT, UNKNOWN, Case
+from claim import CLAIMS, FALSE, TRUE, UNKNOWN, Axis, Case
 from made_results import made_up, series
 from spoiled import equal, one_line_error, save
 
@@ -35,7 +35,7 @@ def verdict(folder, number, *rows, **context):
     """That of a claim on one planted record, the first that it reads."""
     name = CLAIMS[number].needs[0]
     found = CLAIMS[number].find({name: results.load(write(folder, name, *rows, **context))})
-    return str(page.verdict(CLAIMS[number], found)), found
+    return claim.judge(found.all(), CLAIMS[number].axis), found
 
 
 def verdicts(folder, number, *rows_and_wants):
@@ -45,24 +45,27 @@ def verdicts(folder, number, *rows_and_wants):
 
 def all_verdicts(folder, number, good, bad, when):
     """The three verdicts of rows that meet the criterion, of others, and of both."""
-    verdicts(folder, number, (good, HOLDS), (bad, NOT), (good + bad, f"only when {when}"))
+    verdicts(folder, number, (good, TRUE), (bad, FALSE), (good + bad, f"true {when}"))
 
 
 # --- the verdict
 def test_a_verdict_has_a_limit_or_names(_folder):
-    axis = ("size", "{:g}".format)
-    cases = lambda *oks: [Case(f"c{i}", "", ok, float(i)) for i, ok in enumerate(oks)]
-    for oks, want in (((True, True), "holds"), ((False, False), "does not hold"), ((None,), "not measured"),
-                      ((), "not measured"),
-                      ((True, True, False), "only when size is at most 1 (not from 2 on)"),
-                      ((False, True, None), "only when size is at least 1 (not up to 0)"),
-                      ((False, True, False), "only when it is one of: c1 (1 of 3 cases)"),
-                      ((True, False, True), "only when it is none of: c1 (2 of 3 cases)"),
+    axis = Axis("{:g}".format, "rows")
+    cases = lambda *oks: [Case(f"c{i}", "", ok, at=float(i)) for i, ok in enumerate(oks)]
+    for oks, want in (((True, True), "true"), ((False, False), "false"), ((None,), UNKNOWN), ((), UNKNOWN),
+                      ((True, True, False), "true from 1 rows down, false from 2 up"),
+                      ((False, True, None), "true from 1 rows up, false from 0 down"),
+                      ((False, True, False), "true only for c1"), ((True, False, True), "true but for c1"),
+                      ((True, True, False, False, True, True, False, True), "true but for c2, c3 and c6"),
                       ((True, True, True, True, True, False, True, False, False, False),
-                       "only when size is at most 4 (not from 7 on)"),
-                      ((True,) * 10 + (False,) * 5 + (True,), "only when size is at most 9 (elsewhere in 1 of 6 cases)"),
-                      ((True, False) * 5, "only when it is one of: c0; c2; c4; c6 and 1 more (5 of 10 cases)")):
-        equal(str(claim.judge(cases(*oks), axis)), want)
+                       "true from 4 rows down, false from 7 up"),
+                      ((True,) * 10 + (False,) * 5 + (True,), "true from 9 rows down, elsewhere in 1 of 6 cases"),
+                      ((True, False) * 5, "true in 5 of 10 cases"),
+                      ((False, *(True,) * 30) * 5, "nearly always true, in 150 of 155 cases"),
+                      ((True, *(False,) * 30) * 5, "nearly never true, in 5 of 155 cases")):
+        equal(claim.judge(cases(*oks), axis), want)
+    of_two = [Case("a", "", False), Case("b", "", True), Case("a", "", True), Case("a", "", False), Case("c", "", True)]
+    equal(claim.judge(of_two), "true but for a, and there in 1 of 3 cases")
 
 
 # --- claims of counts
@@ -76,19 +79,19 @@ def memory(workload, fused, dense, sort, distinct):
 def test_claims_of_counts(folder):
     fused = lambda workload, distinct: [series(workload, "cpu_fused", distinct=distinct)]
     all_verdicts(folder, 1, fused("a", 890), fused("b", 910),
-                 "the share of distinct lookups is at most 89 % (not from 91 % on)")
+                 "from 89 % distinct rows down, false from 91 % up")
     all_verdicts(folder, 2, [series("a", "cpu_fused", rule="adam")],
-                 [series("a", "cpu_dense", rule="adam", operation="dense")], "it is one of: cpu_fused (1 of 2 cases)")
+                 [series("a", "cpu_dense", rule="adam", operation="dense")], "only for cpu_fused")
     wrong = [row | {"error_occurred": True, "error_message": "WRONG RESULT: row 3"} for row in series("a", "cpu_sort")]
-    assert Case("cpu_sort", "a check failed", False) in verdict(folder, 2, wrong, series("a", "cpu_fused"))[1].cases
+    assert Case("cpu_sort", "a check failed", False, 0) in verdict(folder, 2, wrong, series("a", "cpu_fused"))[1].cases
     good, bad = memory("a", 5, 100, 100, 9000), memory("b", 11, 100, 16, 1000)
-    all_verdicts(folder, 3, good, bad, "it is one of: a, dense; a, sparse (2 of 4 cases)")
+    all_verdicts(folder, 3, good, bad, "only for a, dense and a, sparse")
     equal([c.figure for c in verdict(folder, 3, *good)[1].cases], ["5.00 / 100", "5.00 / 100"])
     all_verdicts(folder, 5, fused("a", 900), fused("b", 1000),  # a row of 64 floats and its number have 264 bytes
-                 "the share of touched rows is at most 9.0 % (not from 10 % on)")
+                 "from 9.0 % touched rows down, false from 10 % up")
     rule = lambda name, row: [series("a", "cpu_fused", rule=name, rows=2**20, persistent_mib=row)]
-    verdicts(folder, 11, (rule("sgd", 256), HOLDS), (rule("rowwise_adagrad", 260), HOLDS),
-             (rule("adam", 768), "only when the state of a row is at most 0 bytes (not from 1,024 bytes on)"))
+    verdicts(folder, 11, (rule("sgd", 256), TRUE), (rule("rowwise_adagrad", 260), TRUE),
+             (rule("adam", 768), "true from 0 bytes of state a row down, false from 1,024 bytes up"))
     equal([c.figure for c in verdict(folder, 11, *rule("adam", 768))[1].cases], ["244.1", "732.4 (adam)"])
 
 
@@ -109,35 +112,54 @@ def skew(atomic, best):
 
 
 def test_claims_of_times(folder):
-    all_verdicts(folder, 4, pair("a", 10, 11), pair("b", 11, 10), "it is one of: a/rowwise_adagrad (1 of 2 cases)")
+    all_verdicts(folder, 4, pair("a", 10, 11), pair("b", 11, 10), "only for a/rowwise_adagrad")
     no_difference = pair("a", [10.0, 11.0, 12.0, 13.0, 14.0], [9.9, 11.1, 12.1, 13.1, 13.9])
-    verdicts(folder, 4, (no_difference, HOLDS))
+    verdicts(folder, 4, (no_difference, TRUE))
     _, found = verdict(folder, 4, *pair("a", 10, 11), *pair("b", 12, 10, threads=1, persistent_mib=3))
     equal((found.cases[0].figure, found.note.partition(";")[0]),
           ("1 of 2, at most 1.20x", "Not the fastest at 1 of 2 points (threads: 1 there, 1 to 2 at all points"))
     first, good, bad = growth(1000, 10, 10), growth(10000, 30, 15), growth(10000, 29, 10)
-    verdicts(folder, 6, (first, UNKNOWN), (first + good, HOLDS), (first + bad, NOT),
+    verdicts(folder, 6, (first, UNKNOWN), (first + good, TRUE), (first + bad, FALSE),
              (first + bad + growth(100000, 290, 15),
-              "only when the larger table is at least 100k rows (not up to 10k rows)"))
+              "true from 100k rows in the larger table up, false from 10k down"))
     sort = lambda workload, share, distinct: [series(workload, "cpu_sort", 10, index_ms=share * 10e-3, distinct=distinct)]
     all_verdicts(folder, 7, sort("a", 0.6, 100), sort("b", 0.4, 900),
-                 "the share of distinct lookups is at most 10 % (not from 90 % on)")
-    verdicts(folder, 8, (skew((10, 20, 30), (10,) * 3), HOLDS), (skew((50, 40, 30), (10,) * 3), NOT),
-             (skew((1, 2, 3), (10,) * 3), NOT), ([series("zipf/alpha:0", "cpu_atomic")], UNKNOWN),
-             (skew((5, 6, 50), (10,) * 3), "only when alpha is at least 1.2 (not up to 1)"))
-    free = lambda workload, ns: [series(workload, "cpu_atomic", ns), series(workload, "cpu_fused", 10)]
-    all_verdicts(folder, 13, free("a", 9), free("b", 11), "it is one of: a (1 of 2 cases)")
+                 "from 10 % distinct rows down, false from 90 % up")
+    verdicts(folder, 8, (skew((10, 20, 30), (10,) * 3), TRUE), (skew((50, 40, 30), (10,) * 3), FALSE),
+             (skew((1, 2, 3), (10,) * 3), FALSE), ([series("zipf/alpha:0", "cpu_atomic")], UNKNOWN),
+             (skew((5, 6, 50), (10,) * 3), "true from alpha 1.2 up, false from alpha 1 down"))
+    free = lambda workload, ns: [series(workload, "cpu_hash", ns), series(workload, "cpu_fused", 10)]
+    all_verdicts(folder, 13, free("a", 9), free("b", 11), "only for a, rowwise_adagrad: cpu_hash")
+    verdicts(folder, 13, ([series("a", "cpu_atomic", 9), series("a", "cpu_fused", 10)], UNKNOWN))  # no good rival
     narrow = lambda rule, ns: [series(f"w/weight_type:{kind}", "cpu_fused", t, rule)
                                for kind, t in (("fp32", 10), ("bf16", ns))]
-    all_verdicts(folder, 14, narrow("adam", 5), narrow("sgd", 9), "it is one of: w, adam: bf16 (1 of 2 cases)")
+    all_verdicts(folder, 14, narrow("adam", 5), narrow("sgd", 9), "only for w, adam: bf16")
+
+
+def test_a_gpu_has_verdicts_of_its_own(folder):
+    """The kernels of a record of a GPU are those with the same ideas."""
+    on = lambda rows: [row | {"name": row["name"].replace("cpu_", "cuda_"),
+                              "label": row["label"].replace("cpu_", "cuda_").replace("place=host", "place=device")}
+                       for row in rows]
+    rows = [on(x) for x in (*pair("a", 10, 11), *skew((10, 20, 30), (10,) * 3))]
+    traits = {f"emb_kernel_cuda_{k}": f"fused | device | {t} | {k} | Idea." for k, t in
+              (("fused", "deterministic"), ("sort", "deterministic"), ("atomic", "none"))}
+    context = traits | {"emb_gpu": "X1", "emb_var_PLACE": "device"}
+    for number, want in ((4, TRUE), (8, TRUE), (13, UNKNOWN)):
+        equal((number, verdict(folder, number, *rows, **context)[0]), (number, want))
+    machines = {"x1": {"standard": results.load(write(folder, "standard", *rows, emb_cut_short="why", **context))},
+                "m": {"standard": results.load(write(folder, "other", *pair("a", 11, 10)))}}
+    equal(page.answers(CLAIMS[4], machines), {page.ON_CPU: "false (m)", page.ON_GPU: "true (x1, cut short)"})
+    equal(page.answers(CLAIMS[14], machines), {page.ON_CPU: UNKNOWN, page.ON_GPU: UNKNOWN})
+    equal([*page.answers(CLAIMS[15], machines)], [page.ON_CPU])
 
 
 def test_compilers(folder):
     built = lambda workload, gcc, clang: [series(workload, "cpu_fused@gcc", gcc), series(workload, "cpu_fused@clang", clang)]
     which = {"emb_var_COMPILERS": "gcc clang", "emb_bits_0": "same bits: 9 results"}
-    for rows, want in ((built("a", 10, 10.4), HOLDS), (built("b", 10, 10.6), NOT), (built("c", 10, 9), NOT),
+    for rows, want in ((built("a", 10, 10.4), TRUE), (built("b", 10, 10.6), FALSE), (built("c", 10, 9), FALSE),
                        (built("a", 10, 10.4) + built("b", 10, 20),
-                        "only when it is one of: a/cpu_fused, clang/gcc (1 of 2 cases)"),
+                        "true only for a/cpu_fused, clang/gcc"),
                        (built("a", [10.0, 12.0, 20.0, 30.0], [10.1, 13.0, 21.0, 29.0]), UNKNOWN)):  # noise
         got, found = verdict(folder, 15, *rows, **which)
         equal((got, found.note), (want, "Bits of exact results: same bits: 9 results."))
@@ -148,7 +170,7 @@ def of_page(number, **pages):
     """The verdict of a claim on pages with these tables."""
     known = {"drift": learned.DRIFT, "training": learned.TRAINING}
     records = {known[name]: [table] for name, table in pages.items()}
-    return str(page.verdict(CLAIMS[number], CLAIMS[number].find(records)))
+    return claim.judge(CLAIMS[number].find(records).cases)
 
 
 def drift(way, **rules):
@@ -158,15 +180,15 @@ def drift(way, **rules):
 
 def test_claims_of_pages(_folder):
     table = lambda adagrad, adam: drift("one by one", sgd=("1e-6", "0.5"), adagrad=("0.5", adagrad), adam=("0.5", adam))
-    for ends, want in ((("0.02", "1.7e+05"), HOLDS), (("0.01", "1e-05"), NOT),
-                       (("0.01", "0.02"), "only when it is one of: adam (1 of 2 cases)")):
+    for ends, want in ((("0.02", "1.7e+05"), TRUE), (("0.01", "1e-05"), FALSE),
+                       (("0.01", "0.02"), "true only for adam")):
         equal(of_page(9, drift=table(*ends)), want)
-    for last, auc, want in (("0.5", "-0.0027 ± 0.0006", HOLDS), ("0", "0.0000 ± 0.0001", NOT),
-                            ("0.5", "0.0000 ± 0.0001", "only when it is one of: weights of adam (1 of 2 cases)")):
+    for last, auc, want in (("0.5", "-0.0027 ± 0.0006", TRUE), ("0", "0.0000 ± 0.0001", FALSE),
+                            ("0.5", "0.0000 ± 0.0001", "true only for weights of adam")):
         equal(of_page(10, drift=drift("dense", adam=("0.2", last)), training={
             "adam, dense": {"variant": "adam, dense", "against": "adam", "AUC, end": auc}}), want)
-    for auc, loss, want in (("0.745 ± 0.001", "0.475 ± 0.001", HOLDS), ("0.70 ± 0.01", "0.50 ± 0.01", NOT),
-                            ("0.80 ± 0.01", "0.50 ± 0.01", "only when it is one of: AUC (1 of 2 cases)")):
+    for auc, loss, want in (("0.745 ± 0.001", "0.475 ± 0.001", TRUE), ("0.70 ± 0.01", "0.50 ± 0.01", FALSE),
+                            ("0.80 ± 0.01", "0.50 ± 0.01", "true only for AUC")):
         equal(of_page(12, training={rule: {"rule": rule, "AUC": a, "log loss": b} for rule, a, b in
                                     (("adagrad", "0.75 ± 0.01", "0.47 ± 0.01"), ("rowwise_adagrad", auc, loss))}), want)
 

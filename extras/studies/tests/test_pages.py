@@ -53,7 +53,7 @@ def test_a_run_that_was_cut_short_says_so(folder):
     columns = {"m": machines.cells(found["standard"], "cpu_fused", "cpu_fused")}
     drawn = machines.picture(columns, "cpu_fused", "cpu_fused", os.path.join(folder, "m"), {"m": found["standard"]})
     equal(drawn.variables["caution"], f"m: {line}")
-    text = claims_page.page({"m": found, claims_page.ANY: {}}, folder)
+    text = claims_page.page({"m": found, claims_page.ANY: {}}, os.path.join(folder, "claims"))
     assert "1 of the 1 files were cut short, or have rows" in text.replace("\n", " "), text
 
 
