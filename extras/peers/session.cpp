@@ -63,7 +63,8 @@ class Session {
         measure_close(&m);
         workload_free(&w);
     }
-    bool open(const struct plan *plan, int i, const std::vector<Case> &wanted, struct error *err);
+    bool open(const struct worklist *list, int i, const std::vector<Case> &wanted,
+              struct error *err);
     bool obey(); /* false: the input has ended */
 
   private:
@@ -95,9 +96,9 @@ void Session::check(const Way &way, bool first) {
         refused[k->name] = status > 0 ? std::string("WRONG RESULT: ") + result.message : err.text;
 }
 
-bool Session::open(const struct plan *plan, int i, const std::vector<Case> &wanted,
+bool Session::open(const struct worklist *list, int i, const std::vector<Case> &wanted,
                    struct error *err) {
-    if (plan_make(plan, i, rule, &w, err)) return false;
+    if (worklist_make(list, i, rule, &w, err)) return false;
     for (int32_t t = 0; t < w.num_tables; t++)
         if (table_is_narrow(&w.tables[t]) || w.grad_type != FP32 || w.varied ||
             w.tables[t].row_state != ROW_STATE_APART) {
@@ -227,13 +228,14 @@ bool Session::obey() {
     return true;
 }
 
-bool run_point(const struct options &o, const struct plan *plan, int i, enum rule_kind rule) {
+bool run_point(const struct options &o, const struct worklist *list, int i, enum rule_kind rule) {
     char name[SPEC_NAME_MAX];
-    std::vector<Case> cases = cases_of(o, 1u << ON_HOST, plan_name(plan, i, name), {OP_STEP, rule});
+    std::vector<Case> cases =
+        cases_of(o, 1u << ON_HOST, worklist_name(list, i, name), {OP_STEP, rule});
     if (cases.empty()) return true;
     struct error err;
-    Session session(o, rule, plan_alpha(plan, i));
-    if (session.open(plan, i, cases, &err)) return session.obey();
+    Session session(o, rule, worklist_alpha(list, i));
+    if (session.open(list, i, cases, &err)) return session.obey();
     say_error(std::string(name) + ": " + err.text);
     return true;
 }
@@ -244,11 +246,11 @@ int main(int argc, char **argv) {
     setvbuf(stdout, nullptr, _IOLBF, BUFSIZ); /* whoever drives it waits for each line */
     static struct options options; /* keeps the filter's pattern as long as the program runs */
     struct error err;
-    struct plan plan;
+    struct worklist list;
     int status = options_parse(argc, argv, &options, &err);
     if (status > 0) return EXIT_FINE; /* --help */
     volatile sig_atomic_t never = 0;
-    if (status == 0) status = plan_read(&options, &plan, &err);
+    if (status == 0) status = worklist_read(&options, &list, &err);
     if (status == 0) status = machine_lock(options.queue, &never, &err);
     if (status < 0) {
         say_error(err.text);
@@ -256,13 +258,13 @@ int main(int argc, char **argv) {
     }
     say_texts("context", describe(options, nullptr));
     bool led = true;
-    for (int i = 0; i < plan.count; i++) {
-        const struct subject_list list = plan_subjects(&plan, i);
-        for (int k = 0; k < list.count; k++)
-            if (led && list.at[k].operation == OP_STEP)
-                led = run_point(options, &plan, i, list.at[k].rule);
+    for (int i = 0; i < list.count; i++) {
+        const struct subject_list subjects = worklist_subjects(&list, i);
+        for (int k = 0; k < subjects.count; k++)
+            if (led && subjects.at[k].operation == OP_STEP)
+                led = run_point(options, &list, i, subjects.at[k].rule);
     }
-    plan_free(&plan);
+    worklist_free(&list);
     if (led) printf("{\"end\": true}\n");
     return EXIT_FINE;
 }

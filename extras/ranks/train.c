@@ -14,7 +14,7 @@
 
 #include "harness/measure/disturbance.h"
 #include "harness/measure/runner.h"
-#include "harness/record/options.h"
+#include "harness/record/worklist.h"
 #include "kernels/rules.h"
 #include "extras/ranks/place_ranks.h"
 #include "extras/ranks/program.h"
@@ -99,20 +99,20 @@ static int parse(struct train *x, struct error *err) {
 
 /* One workload with one rule. */
 static int make(const struct train *x, struct workload *out, struct error *err) {
-    struct plan plan;
-    if (plan_read(&x->options, &plan, err)) return -1;
-    const struct subject_list list = plan_subjects(&plan, 0);
+    struct worklist list;
+    if (worklist_read(&x->options, &list, err)) return -1;
+    const struct subject_list subjects = worklist_subjects(&list, 0);
     int status = 0;
-    if (plan.count != 1)
+    if (list.count != 1)
         status = fail(err,
                       "%.200s: %d workloads, and train takes one; say --rows, --dims ..., or "
                       "a --spec with one",
-                      x->options.spec, plan.count);
-    else if (list.count != 1 || list.at[0].operation != OP_STEP)
+                      x->options.spec, list.count);
+    else if (subjects.count != 1 || subjects.at[0].operation != OP_STEP)
         status = fail(err, "--rule: train takes one update rule");
     else
-        status = plan_make(&plan, 0, list.at[0].rule, out, err);
-    plan_free(&plan);
+        status = worklist_make(&list, 0, subjects.at[0].rule, out, err);
+    worklist_free(&list);
     return status;
 }
 

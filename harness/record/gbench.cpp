@@ -26,14 +26,14 @@
 #include <string>
 #include <vector>
 
-#include "harness/record/gbench_cases.h"
+#include "harness/record/gbench_turns.h"
 #include "harness/record/gbench_journal.h"
 
 extern "C" {
 #include "harness/record/bench.h"
 #include "harness/record/machine_lock.h"
 #include "harness/measure/measure.h"
-#include "harness/record/options.h"
+#include "harness/record/worklist.h"
 #include "harness/registry.h"
 }
 
@@ -44,31 +44,31 @@ class Driver : Journal {
     Driver(const struct options &o, const struct bench_places *p) : Journal(o), own_places(p) {}
 
     int run() {
-        struct plan plan;
+        struct worklist list;
         struct error err;
         if (!output.can_write()) return EXIT_USAGE;
-        if (plan_read(&options, &plan, &err)) {
+        if (worklist_read(&options, &list, &err)) {
             fprintf(stderr, "bench: %s\n", err.text);
             return EXIT_USAGE;
         }
         char name[SPEC_NAME_MAX];
-        bool again = resume(plan), possible = use_device(plan);
-        if (!again) progress.total = count_cases(options, places, plan) * options.reps;
+        bool again = resume(list), possible = use_device(list);
+        if (!again) progress.total = count_cases(options, places, list) * options.reps;
         if (progress.total == 0 && possible)
             fprintf(stderr,
                     "bench: FILTER='%s' matches none of WORKLOAD/RULE/KERNEL/MODE, such as "
                     "%s/rowwise_adagrad/cpu_fused/cold%s\n",
-                    options.filter, plan_name(&plan, 0, name),
+                    options.filter, worklist_name(&list, 0, name),
                     options.places == (1u << ON_DEVICE) ? ", among the kernels of the device" : "");
-        if (again || (progress.total && begin())) measure_all(plan);
+        if (again || (progress.total && begin())) measure_all(list);
         drop_tables();
-        plan_free(&plan);
+        worklist_free(&list);
         progress.clear();
         return finish();
     }
 
   private:
-    using Ways = std::set<Way>;
+    using Candidates = std::set<Candidate>;
     const struct bench_places *own_places; /* NULL: one process */
     struct device_facts facts = {};        /* of the device if with_device */
     bool with_device = false;
@@ -96,18 +96,18 @@ class Driver : Journal {
     }
 
     void sample(benchmark::State &state, struct measure *m, const Case &c, const std::string &rule,
-                const struct scratch_use &use, Turns *turns, Ways *out) {
+                const struct scratch_use &use, Turns *turns, Candidates *dropped) {
         const struct kernel *k = c.entry->kernel;
         struct sample s = {};
         struct error err;
         const bool enough = (options.fewer && turns->enough(c)) || turns->late(options);
-        bool skip = stop_signal || enough || out->count(c.way());
+        bool skip = stop_signal || enough || dropped->count(c.candidate());
         if (enough) progress.total--;
         for (auto unused : state) {
             (void)unused;
             Blame blame(k);
             if (!skip && turns->measure(m, c, &s, &err)) {
-                out->insert(c.way());
+                dropped->insert(c.candidate());
                 failed(m->workload->name, k->name, k->place, err);
                 skip = true;
             }
@@ -143,38 +143,38 @@ class Driver : Journal {
 
     void measure_cases(struct measure *m, const std::vector<Case> &cases, const std::string &rule) {
         const std::string workload = m->workload->name;
-        std::map<Way, struct scratch_use> use;
-        Ways out;
+        std::map<Candidate, struct scratch_use> use;
+        Candidates dropped;
         struct error err;
         struct check_result result;
 
-        /* The status of measure_admit and measure_check. */
-        auto judge = [&](const Way &way, int status) {
-            const struct kernel *k = way.kernel;
+        /* Takes the status of measure_admit() or measure_check(): drops a kernel that failed, and reports why. */
+        auto judge = [&](const Candidate &candidate, int status) {
+            const struct kernel *k = candidate.kernel;
             if (status == 0) return;
-            out.insert(way);
+            dropped.insert(candidate);
             wrong += status > 0;
             if (status > 0)
                 refuse(workload, k->name, std::string("WRONG RESULT: ") + result.message);
             else
                 failed(workload, k->name, k->place, err);
         };
-        auto is_out = [&](const Way &way) {
-            return out.count(way) || !(places & (1u << way.kernel->place));
+        auto is_dropped = [&](const Candidate &candidate) {
+            return dropped.count(candidate) || !(places & (1u << candidate.kernel->place));
         };
         for (const Case &c : cases) {
             const struct kernel *k = c.entry->kernel;
-            const Way way = c.way();
-            if (use.count(way) || is_out(way)) continue;
+            const Candidate candidate = c.candidate();
+            if (use.count(candidate) || is_dropped(candidate)) continue;
             if (stop_signal) return;
             if (crashed.find(std::string("/") + k->name + "/") != std::string::npos) {
-                out.insert(way);
+                dropped.insert(candidate);
                 continue;
             }
             progress.say(workload + ": checking " + k->name);
             give_signal_stacks(options.threads);
             Blame blame(k);
-            judge(way, measure_admit(m, k, way.mode(), &use[way], &result, &err));
+            judge(candidate, measure_admit(m, k, candidate.mode(), &use[candidate], &result, &err));
         }
 
         Turns turns;
@@ -185,7 +185,7 @@ class Driver : Journal {
             };
             if (std::any_of(cases.begin(), cases.end(), twin))
                 turns.of[c.entry->kernel].both = c.entry->kernel->place == ON_HOST && !own_places;
-            if (is_out(c.way())) {
+            if (is_dropped(c.candidate())) {
                 progress.total -= options.reps;
                 continue;
             }
@@ -198,18 +198,18 @@ class Driver : Journal {
         /* Cold and warm samples of a kernel take turns. */
         auto narrow = [&](const Case *c) {
             auto fine = [&](const Case &o) {
-                return o.entry != c->entry || is_out(o.way()) ||
+                return o.entry != c->entry || is_dropped(o.candidate()) ||
                        turns.of[c->entry->kernel].narrow(o.mode, share);
             };
-            return is_out(c->way()) || std::all_of(cases.begin(), cases.end(), fine);
+            return is_dropped(c->candidate()) || std::all_of(cases.begin(), cases.end(), fine);
         };
         for (;; turns.rounds++) {
             benchmark::ClearRegisteredBenchmarks();
             for (const Case *c : chosen)
                 benchmark::RegisterBenchmark(
                     c->name.c_str(),
-                    [this, m, c, &rule, &use, &turns, &out](benchmark::State &state) {
-                        sample(state, m, *c, rule, use[c->way()], &turns, &out);
+                    [this, m, c, &rule, &use, &turns, &dropped](benchmark::State &state) {
+                        sample(state, m, *c, rule, use[c->candidate()], &turns, &dropped);
                     })
                     ->UseManualTime()
                     ->Iterations(1)
@@ -223,7 +223,7 @@ class Driver : Journal {
         }
 
         for (const auto &u : use) {
-            if (is_out(u.first)) continue;
+            if (is_dropped(u.first)) continue;
             const struct kernel *k = u.first.kernel;
             progress.say(workload + ": checking again " + k->name);
             Blame blame(k);
@@ -237,7 +237,7 @@ class Driver : Journal {
             const bool sample = run.run_type == Run::RT_Iteration;
             bool keep = !run.error_occurred && (sample || turns.rounds == 1);
             for (const auto &u : use)
-                keep &= !(is_out(u.first) && u.first.has(run.benchmark_name()));
+                keep &= !(is_dropped(u.first) && u.first.has(run.benchmark_name()));
             if (keep && sample) run.repetition_index = count[run.benchmark_name()]++;
             if (keep) accepted.push_back(run);
         }
@@ -278,27 +278,27 @@ class Driver : Journal {
         return measure_open_place(m, place, err);
     }
 
-    bool measure_point(const struct plan *plan, int i, struct subject subject) {
+    bool measure_point(const struct worklist *list, int i, struct subject subject) {
         const enum rule_kind rule = subject.rule;
         const int wrong_before = wrong;
         char name[SPEC_NAME_MAX];
-        std::vector<Case> cases = cases_of(options, places, plan_name(plan, i, name), subject);
-        if (kept.of >= 0 && (rule != kept.rule || !plan_same_tables(plan, i, kept.of)))
+        std::vector<Case> cases = cases_of(options, places, worklist_name(list, i, name), subject);
+        if (kept.of >= 0 && (rule != kept.rule || !worklist_same_tables(list, i, kept.of)))
             drop_tables();
         keep_open(name, &cases, [&](enum backend place, struct error *err) {
             const bool fits = place == ON_HOST && kept.of >= 0;
-            return fits ? 0 : plan_tables_fit(plan, i, rule, place, err);
+            return fits ? 0 : worklist_tables_fit(list, i, rule, place, err);
         });
         if (cases.empty()) return false;
         progress.say(std::string(name) + ": generating");
         struct workload w = {};
         struct measure m = {};
         struct error err;
-        const bool made = plan_make(plan, i, rule, &w, &err) == 0;
+        const bool made = worklist_make(list, i, rule, &w, &err) == 0;
         if (made) {
             say_no_device();
             context["emb_workload_" + std::string(w.name)] = w.text;
-            if (plan->traces) add_origins(plan->traces[i / plan->specs.count], &context);
+            if (list->traces) add_origins(list->traces[i / list->specs.count], &context);
         }
         if (made &&
             measure_open(&m, &w, subject.operation, GRAD_EXACT, options.threads, &err) == 0) {
@@ -312,7 +312,7 @@ class Driver : Journal {
             progress.total -= (int)cases.size() * options.reps;
             cases.clear();
         }
-        alpha = plan_alpha(plan, i);
+        alpha = worklist_alpha(list, i);
         if (!cases.empty()) measure_cases(&m, cases, subject_name(subject));
         measure_close(&m);
         workload_free(&w);
@@ -320,12 +320,12 @@ class Driver : Journal {
         return !cases.empty();
     }
 
-    /* Opens the device if a kernel of the plan needs it. False: the options ask for a device, and there
+    /* Opens the device if a kernel of the list needs it. False: the options ask for a device, and there
      * is none. If they do not ask, the run goes on without it. */
-    bool use_device(const struct plan &plan) {
+    bool use_device(const struct worklist &list) {
         struct error err;
         const unsigned device = 1u << ON_DEVICE;
-        bool wanted = count_cases(options, places & device, plan) > 0 || places == device;
+        bool wanted = count_cases(options, places & device, list) > 0 || places == device;
         if (wanted && device_open(&err) == 0) {
             facts = device_facts();
             with_device = true;
@@ -334,7 +334,7 @@ class Driver : Journal {
         places &= ~device;
         if (!wanted) return true;
         no_device = err.text;
-        if (count_cases(options, places, plan) > 0)
+        if (count_cases(options, places, list) > 0)
             return true; /* says so later, once anything can run */
         say_no_device();
         return false;
@@ -361,14 +361,14 @@ class Driver : Journal {
         return true;
     }
 
-    void measure_all(const struct plan &plan) {
-        for (; point < plan.count * SUBJECTS_MAX && !stop_signal; point++) {
+    void measure_all(const struct worklist &list) {
+        for (; point < list.count * SUBJECTS_MAX && !stop_signal; point++) {
             const int i = point / SUBJECTS_MAX, k = point % SUBJECTS_MAX;
-            const struct subject_list list = plan_subjects(&plan, i);
-            if (k >= list.count) continue;
+            const struct subject_list subjects = worklist_subjects(&list, i);
+            if (k >= subjects.count) continue;
             if (measured) write("the run did not end: ");
             keep();
-            measured += measure_point(&plan, i, list.at[k]);
+            measured += measure_point(&list, i, subjects.at[k]);
             crashed.clear();
         }
     }

@@ -62,7 +62,7 @@ class Journal : protected State {
     }
 
     /* Restores the saved state and names the kernel that crashed. False: this is the first start. */
-    bool resume(const struct plan &plan) {
+    bool resume(const struct worklist &list) {
         const std::string all = left_behind();
         State then;
         if (all.size() < sizeof then) return false;
@@ -89,7 +89,7 @@ class Journal : protected State {
         const char *kernel = registry()[crash.kernel].kernel->name;
         crashed += std::string("/") + kernel + "/";
         wrong++;
-        refuse(plan_name(&plan, point / SUBJECTS_MAX, name), kernel,
+        refuse(worklist_name(&list, point / SUBJECTS_MAX, name), kernel,
                std::string("CRASHED: ") + strsignal(crash.signal));
         return true;
     }

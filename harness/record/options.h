@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The bench program's command line, and the plan that follows from it: the workloads and their spec
- * file or traces.
+ * The bench program's command line.
  */
 #pragma once
 
@@ -11,7 +10,6 @@
 #include "harness/error.h"
 #include "harness/registry.h"
 #include "harness/workload/spec.h"
-#include "harness/workload/workload.h"
 
 /* One thing to measure on a workload: a step by a rule, or another operation, on tables without
  * states. */
@@ -54,32 +52,3 @@ int options_parse(int argc, char **argv, struct options *out, struct error *err)
 /* Calls add(ctx, key, value) for every variable, as "emb_var_NAME". */
 void options_describe(const struct options *o,
                       void (*add)(void *ctx, const char *key, const char *value), void *ctx);
-
-/* The workloads of a run, before it generates any. */
-struct plan {
-    const struct options *options;
-    struct spec_list specs;
-    int count;
-    char **traces; /* [count], or NULL: specs.specs[count] */
-    char *text;    /* traces points into it */
-};
-
-int plan_read(const struct options *o, struct plan *out, struct error *err);
-/* Workload i: its name (returned), its exponent (NaN: none), and what to measure on it. RULE=all leaves out
- * the gradient of per-sample weights that the workload does not have. */
-const char *plan_name(const struct plan *p, int i, char name[SPEC_NAME_MAX]);
-double plan_alpha(const struct plan *p, int i);
-struct subject_list plan_subjects(const struct plan *p, int i);
-
-/* True if the tables of two workloads have the same shapes and, under one rule, the same initial values. Always false
- * for traces: only reading them shows their rows. */
-bool plan_same_tables(const struct plan *p, int i, int j);
-
-/* Fails and gives the figure if the tables of workload i do not fit in the memory of that place.
- * Callers ask before they generate the workload, which may take minutes. */
-int plan_tables_fit(const struct plan *p, int i, enum rule_kind rule, enum backend place,
-                    struct error *err);
-/* Refuses a workload that does not fit before it allocates memory. */
-int plan_make(const struct plan *p, int i, enum rule_kind rule, struct workload *out,
-              struct error *err);
-void plan_free(struct plan *p);
