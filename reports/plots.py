@@ -24,7 +24,7 @@ def assignment(name, value):
 
 
 def draw(figure, outdir):
-    """Draws one figure as KINDS; yields the names of the files. A failed run leaves none."""
+    """Draws one figure as KINDS; yields the names of the files. If gnuplot fails, the file of that kind is not written."""
     variables = figure.variables | {"face": FONT}
     if not TITLES:
         title = {k: variables[k] for k in ("heading", "family", "machine") if variables.get(k)}
@@ -49,7 +49,7 @@ def draw(figure, outdir):
 
 
 def draw_all(result, outdir, mode):
-    """Draws all figures of a mode, of each rule the times first; yields the names of the files."""
+    """Draws all figures of a mode, rule by rule, the times first; yields the names of the files."""
     for figure in export.figures(result, outdir, mode):
         yield from draw(figure, outdir)
 

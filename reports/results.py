@@ -6,8 +6,8 @@ that share (workload, rule, kernel, mode) form one Series of Samples. Medians an
 here from the samples, never taken from the library's aggregate rows. One failed repetition makes its
 series fail: such a series has no time, only a reason.
 
-Rates are computed from median times, so that the columns of a table agree. A share of a ceiling is the
-median over the samples: each sample has the ceilings that were measured last.
+Rates are computed from median times, so that the columns of a table agree. The share of a
+ceiling is computed for each sample, from the ceilings measured last before it; the reports show the median.
 
 The reports name no kernel. Names, labels, places and traits come from the file, and the baseline of a
 speed is the kernel with the trait dense_gradient.
@@ -27,18 +27,18 @@ SCHEMA = "1"
 # The reason starts with one of these if a kernel failed its check, broke the device, or crashed.
 WRONG = ("WRONG RESULT", "DEVICE ERROR", "CRASHED")
 DENSE_MARK = "†"
-DENSE_NOTE = ("† sweeps all rows: for this rule another operation than the lazy step, and no fair "
-              "base for a speed.")
+DENSE_NOTE = ("† updates all rows: for this rule another operation than the lazy step, so speeds relative to it are "
+              "not fair.")
 PLANNED_MARK = "§"
-PLANNED_NOTE = ("§ its index is built ahead of the step and is not in its time: never called the fastest. "
-                "An iteration includes it.")
+PLANNED_NOTE = ("§ builds its index before the step. The time leaves the index out, so the kernel is never called the "
+                "fastest. The time of an iteration includes it.")
 NOTES = {DENSE_MARK: DENSE_NOTE, PLANNED_MARK: PLANNED_NOTE}
 OVER_MARK = "‡"
-OVER_NOTE = ("‡ over 100 %: at the roof, whose ceilings are too low for few or narrow rows and gradients "
-             "close by; a few % are noise.")
+OVER_NOTE = ("‡ over 100 %: at the roof. Its ceilings are too low where a batch touches few rows, where rows are narrow, "
+             "or where gradients are still in a near cache. A few % over it are noise.")
 UNSURE_MARK = "~"  # of a row that is not to be quoted; Result.caution() explains it
 MS_PER_UNIT = {"ns": 1e-6, "us": 1e-3, "ms": 1.0, "s": 1e3}
-PEERS = ("torch", "fbgemm")  # families of the systems beside the suite
+PEERS = ("torch", "fbgemm")  # families of other systems that the suite is compared with
 LADDER = "ladder"  # the family of kernels with one technique left out
 STAGES = ("index", "zero", "reduce", "update")
 ITERATION = "iteration"  # the mode whose times are of forward, plan and step together
@@ -102,7 +102,7 @@ class Sample:
     def roof(self):
         """The two terms of the roof in ns per lookup, (memory, caches); None if the sample has no roof.
         Bytes divided by GB/s are ns."""
-        memory = "line_gbs" if self.get("line_gbs") else "rmw_gbs"  # the latter before there were forwards
+        memory = "line_gbs" if self.get("line_gbs") else "rmw_gbs"  # old results have rmw_gbs alone
         pairs, lookups = (("line_mib", memory), ("gather_mib", "gather_gbs")), self.get("lookups")
         if not lookups or not all(self.get(key) for pair in pairs for key in pair):
             return None
@@ -175,7 +175,7 @@ class Series:
         return self.mode != ITERATION and (self.median("plan_ms") or 0) > 0
 
     def mark(self):
-        """A key of NOTES for a series that is not the lazy operation, or not all of it; otherwise ""."""
+        """A key of NOTES if the series is another operation than the lazy step, or if its time leaves out a part; otherwise ""."""
         return DENSE_MARK if self.operation == "dense" else PLANNED_MARK if self.planned else ""
 
 
@@ -186,7 +186,7 @@ class Group:
     rule: str
     mode: str
     series: list
-    types: dict = field(default_factory=dict)  # of TYPES, those that are not the preset
+    types: dict = field(default_factory=dict)  # the entries of TYPES in which the workload differs from the default
     precision: float = PRECISION
 
     def measured(self):
@@ -259,9 +259,9 @@ class Result:
                   if not why.startswith(WRONG))]
 
     def of_cold_parts(self, series):
-        """The time of an iteration over the time of its parts by themselves with cold caches: the fastest
-        forward, the plan and the step. None if not all are in the result. Below 1: the step finds rows in a
-        cache that the forward has read."""
+        """The time of an iteration divided by the sum of its parts, each timed alone with cold caches: the fastest
+        forward, the plan and the step. None if a part is not in the result. A value below 1 means that the step finds
+        rows in a cache because the forward has just read them."""
         at = lambda rule, name: [s for s in self.series if not s.failed and s.mode == "cold" and s.ns and
                                  s.workload == series.workload and s.rule == rule and
                                  s.kernel.place == series.kernel.place and name in (None, s.kernel.name)]
@@ -304,7 +304,7 @@ class Result:
                 f"fastest one's is uncertain by more than {100 * self.precision:g} %{few}") if unsure else ""
 
     def cut_short(self):
-        """One line that says by what, a signal or its death, the run was cut short, and how much there is; or ''."""
+        """One line that says what cut the run short, a signal or a crash, and how many samples there are; or ''."""
         cut = self.context.get("emb_cut_short")
         return f"cut short: {cut}" if cut else ""
 
@@ -359,7 +359,7 @@ def spread(q):
 
 
 def family(workload, axes=("alpha",)):
-    """The workload's name without axes: without its alpha, it is the same along a curve over alpha."""
+    """The workload's name with these axes removed. Without alpha, all points of a curve over alpha have one name."""
     return re.sub(rf"/?\b(?:{'|'.join(axes)}):[^/]*", "", workload).strip("/") or workload
 
 
@@ -377,7 +377,7 @@ def by_state(groups):
 
 
 def by_speed(groups):
-    """The kernels with a time, the usually fastest first: by the median of their times over the best ones."""
+    """The kernels that have a time, sorted by the median, over the groups, of their time divided by the best one."""
     ratios = {}
     for g in groups:
         for s in g.measured():
@@ -387,7 +387,8 @@ def by_speed(groups):
 
 
 def load(path, precision=PRECISION):
-    """Reads a result file. ResultError if it is missing, not JSON, no embfuse result, or has other work in one name."""
+    """Reads a result file. Raises ResultError if it is missing, is not JSON, is not an embfuse result, or uses one name
+    for different work."""
     try:
         data = json.loads(read_text(path))
     except OSError as e:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from program import ResultError
 
 LEVEL = 0.01        # for one row: fewer than 5 samples on each side never reach it
-FAMILY = 0.05       # for all rows of a comparison together: the share of false ones among those found
+FAMILY = 0.05       # for all rows of a comparison: the accepted share of false findings among the rows reported as changed
 STAR_LEVEL = 0.05   # for kernels of one run: at 0.01, one bad sample of 7 can hide a factor of three
 MIN_EFFECT = 0.05   # smaller changes of a median do not count
 PRECISION = 0.03    # a row may be quoted if the interval of its ratio is within this
@@ -41,12 +41,12 @@ def add_precision(parser):
 
 
 def without_scipy():
-    """A line that SciPy is missing, if it is, and what told_apart() and precise() do then."""
+    """If SciPy is missing, one line that says so and what told_apart() and precise() do instead; otherwise no line."""
     try:
         scipy_stats()
     except ResultError as e:
-        return [f"{e}; without it, kernels are told apart only if no samples of theirs overlap, and it is not known "
-                "which rows may be quoted"]
+        return [f"{e}; without it, two kernels count as different only if the ranges of their times do not overlap, "
+                "and it is not known which rows may be quoted"]
     return []
 
 
@@ -91,8 +91,8 @@ def mann_whitney(a, b):
 
 
 def told_apart(a, b):
-    """True if two kernels of a run differ. Their ranges must not overlap if there are fewer than 4 samples each, or no
-    SciPy."""
+    """True if two kernels of a run differ. With fewer than 4 samples each, or without SciPy, only if the ranges of their
+    times do not overlap."""
     if max(a) < min(b) or max(b) < min(a):
         return True
     try:
@@ -112,7 +112,7 @@ class Effect:
 
     def word(self, least=MIN_EFFECT, level=LEVEL, p=None):
         """SLOWER or FASTER: the median moved by `least` or more, the test is significant, and the interval is on one
-        side of 1. SAME: the interval has no such change. UNSURE: anything else. p: corrected for many rows."""
+        side of 1. SAME: the whole interval lies within a smaller change. UNSURE: anything else. p: corrected for many rows."""
         if not self.enough:
             return "UNSURE"
         if 1 / (1 + least) < self.low and self.high < 1 + least:
@@ -135,7 +135,8 @@ def effect(old, new):
 
 
 def corrected(ps):
-    """The p of many rows, so that of those below a level at most this share is false (Benjamini and Hochberg 1995)."""
+    """The p-values of many rows, adjusted: if all rows below a level count as changed, the expected share of false ones
+    among them is at most that level (Benjamini and Hochberg 1995)."""
     out, least = [0.0] * len(ps), 1.0
     for rank, i in sorted(enumerate(sorted(range(len(ps)), key=ps.__getitem__), 1), reverse=True):
         least = min(least, ps[i] * len(ps) / rank)
@@ -144,11 +145,11 @@ def corrected(ps):
 
 
 def fewest(rows, level=FAMILY):
-    """The samples on each side with which one changed row among so many can be found: the least p of n samples on each
+    """The fewest samples on each side that can show a change of one row among so many: the least p of n samples on each
     side is 2 / C(2n, n)."""
     return next(n for n in itertools.count(FEWEST) if 2 / math.comb(2 * n, n) * rows < level)
 
 
 def words_of(effects, least=MIN_EFFECT, level=FAMILY):
-    """The words of many effects, which share the risk of a false one."""
+    """The verdicts of many effects, with p-values corrected for their number."""
     return [e.word(least, level, p) for e, p in zip(effects, corrected([e.p for e in effects]))]

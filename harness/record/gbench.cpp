@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
- * The Google Benchmark driver: walks workloads x rules x kernels x cache modes, and leaves
- * measuring to measure.c. One workload is in memory at a time; its benchmarks are registered, run
- * with their repetitions in random order, and taken down again. A sample is one repetition of one
- * iteration with manual time. After each workload the driver writes the JSON, with a temporary name
- * until it is complete. A signal ends the run early; after a crash it goes on without the kernel.
+ * The Google Benchmark driver walks workloads x rules x kernels x cache modes, and leaves measuring to measure.c. One
+ * workload is in memory at a time; its benchmarks are registered, run with their repetitions in random order, and taken
+ * down again. A sample is one repetition. Each repetition runs one iteration, whose time the driver sets itself. After
+ * each workload the driver writes the JSON, with a temporary name until it is complete. A signal ends the run early;
+ * after a crash the driver goes on without the kernel.
  *
- * Workarounds for libbenchmark 1.7.1 (Debian 12): counters report memory (its MemoryManager reads
- * freed memory with repetitions); the driver omits counters that are not finite (the library writes
- * NaN, which is not JSON) and sets its own exit status (the library always returns 0).
+ * Workarounds for libbenchmark 1.7.1 (Debian 12): counters report memory, because the library's MemoryManager reads freed
+ * memory when a benchmark has repetitions; the driver omits counters that are not finite (the library writes NaN, which
+ * is not JSON) and sets its own exit status (the library always returns 0).
  */
 #include <benchmark/benchmark.h>
 
@@ -69,7 +69,7 @@ class Driver : Journal {
 
   private:
     using Candidates = std::set<Candidate>;
-    const struct bench_places *own_places; /* NULL: one process */
+    const struct bench_places *own_places; /* NULL: the usual ones, in one process */
     struct device_facts facts = {};        /* of the device if with_device */
     bool with_device = false;
     double alpha = NAN;          /* the exponent of the measured workload */
@@ -78,7 +78,7 @@ class Driver : Journal {
         struct table_set set = {};
         int of = -1; /* the workload, -1: none */
         enum rule_kind rule;
-    } kept; /* tables of the host, for a next workload with the same ones */
+    } kept; /* host tables, kept in case the next workload has the same ones */
 
     /* Reports what could not run: a kernel, or all kernels of a place. If the device is lost, the
      * driver runs no more device kernels. It cannot check the device kernels of this workload again, so
@@ -316,7 +316,7 @@ class Driver : Journal {
         if (!cases.empty()) measure_cases(&m, cases, subject_name(subject));
         measure_close(&m);
         workload_free(&w);
-        if (wrong > wrong_before) drop_tables(); /* the kernel may have written beside them */
+        if (wrong > wrong_before) drop_tables(); /* a wrong kernel may have written anywhere */
         return !cases.empty();
     }
 
