@@ -6,17 +6,18 @@ import statistics
 from style import markdown_table, number, text_table
 from verdict import fewest
 
-HEADS = ("workload rule kernel mode", "old ms", "new ms", "new/old", "95 % interval", "p", "verdict")
-ORDER = ("SLOWER", "FASTER", "UNSURE", "SAME")
+HEADS = ("workload rule kernel mode", "old ms", "new ms", "new/old ± 95 %", "verdict")
+ORDER = ("SLOWER", "FASTER")
+FOLDED = ("UNSURE", "SAME")
 
 
 def cells(row):
     name = " ".join(row.key)
     if not row.effect:
-        return (name, *("-",) * 5, f"{row.word}, not compared")
+        return (name, *("-",) * 3, f"{row.word}, not compared")
     times = (f"{statistics.median(s.times):.3f}" for s in (row.old, row.new))
     e = row.effect
-    return (name, *times, f"{e.ratio:.3f}", f"{e.low:.3f} to {e.high:.3f}", f"{e.p:.4f}", row.word)
+    return (name, *times, f"{e.ratio:.3f} ± {max(e.high - e.ratio, e.ratio - e.low):.3f}", row.word)
 
 
 def change(c):
@@ -45,11 +46,11 @@ def text(found):
 
 
 def markdown(found, status, what):
-    """What changed is on top; the rest is folded."""
+    """What changed is open; what is unsure or the same is folded."""
     escape = lambda row: [c.replace("|", "\\|").replace("*", "\\*") for c in row]
     table = lambda rows: markdown_table(HEADS, [escape(cells(r)) for r in rows])
     rank = lambda r: ORDER.index(r.word) if r.word in ORDER else -1
-    rows = sorted((r for r in found.rows if r.word != "SAME"), key=rank)
+    rows = sorted((r for r in found.rows if r.word not in FOLDED), key=rank)
     changed = lambda r: " (changed)" * (r.context.get("emb_dirty") == "yes")
     revision = lambda r: str(r.context.get("emb_commit", "?"))[:12] + changed(r)
     out = [f"### {what[0].upper()}{what[1:]}", "",
@@ -57,9 +58,10 @@ def markdown(found, status, what):
     out += [*table(rows), ""] if rows else []
     out += [f"- {line}" for line in (*map(change, found.changes), *found.missing, *found.doubts(), *found.notes)]
     out += [f"- FAILED in new: {', '.join(f)}" for f in found.new.failures()]
-    same = [r for r in found.rows if r.word == "SAME"]
-    if same:
-        out += ["", f"<details><summary>{len(same)} SAME</summary>", "", *table(same), "", "</details>"]
+    for word in FOLDED:
+        rest = [r for r in found.rows if r.word == word]
+        if rest:
+            out += ["", f"<details><summary>{len(rest)} {word}</summary>", "", *table(rest), "", "</details>"]
     return "\n".join([*out, "", f"status {status}: {what}"]) + "\n"
 
 

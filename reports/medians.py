@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Writes the medians of a result as Google Benchmark's JSON, for tools that keep a history: one row for each
-WORKLOAD/RULE/KERNEL/MODE.
+"""Writes the medians of a result for tools that keep a history, one row for each WORKLOAD/RULE/KERNEL/MODE: as Google
+Benchmark's JSON, and in Bencher's metric format (NAME.bencher.json), which has the memory, too.
 
 github-action-benchmark and Bencher make a series of every row, so a result with all its samples is not for them.
 The names have no number of repetitions, which would begin a new series. real_time is the median of the samples in us,
@@ -17,7 +17,7 @@ import sys
 
 import program
 from program import Arguments, ResultError, write_whole
-from results import MS_PER_UNIT, load
+from results import MS_PER_UNIT, load, quartiles
 from verdict import add_precision
 
 
@@ -41,6 +41,14 @@ def medians(result):
     return {"context": context | {"emb_medians_of": os.path.basename(result.path)}, "benchmarks": rows}
 
 
+def metrics(result):
+    """Bencher's metric format: latency in ns with its quartiles, and bytes of weights and states, and of scratch."""
+    count = lambda series, key: {"value": round(series.median(key) * 2**20)}
+    latency = lambda q: dict(zip(("lower_value", "value", "upper_value"), (1e6 * ms for ms in q)))
+    return {"/".join(s.key): {"latency": latency(quartiles(s.times)), "persistent-bytes": count(s, "persistent_mib"),
+                              "scratch-bytes": count(s, "scratch_mib")} for s in result.series if not s.failed}
+
+
 def main():
     parser = Arguments(__doc__)
     parser.add_result(mode=False)
@@ -49,6 +57,7 @@ def main():
     args = parser.parse_args()
     result = load(args.result, args.precision)
     write_whole(args.out, json.dumps(medians(result), indent=1, allow_nan=False) + "\n")
+    write_whole(os.path.splitext(args.out)[0] + ".bencher.json", json.dumps(metrics(result), indent=1, allow_nan=False) + "\n")
     for line in [*result.doubts(), *result.left_out()]:
         print(f"{args.result}: {line}", file=sys.stderr)
     print(args.out)

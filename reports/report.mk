@@ -7,7 +7,7 @@
 #| make table     print the table of a saved result; EACH=1: one for every rule, even of many. PRECISION=3: within
 #|                how many % a row that may be quoted is known; also for plots and medians
 #| make medians   the medians of a saved result as Google Benchmark's JSON, one row per workload, rule, kernel and mode, for
-#|                github-action-benchmark, Bencher and compare.py: RESULT=file.json MEDIANS=OUT/medians.json
+#|                github-action-benchmark and compare.py: RESULT=file.json MEDIANS=OUT/medians.json. For Bencher: *.bencher.json
 #| make compare   compare two saved results: A=old.json B=new.json; status 3 if something got slower, 4 if
 #|                unsure. OUT/compare.status has this status, since make turns every failure into 2;
 #|                COMPARE='--min-effect 5': further options, see reports/compare.py --help

@@ -152,14 +152,14 @@ mutants:
 	@$(PYTHON) tests/mutants.py $(MINUTES:%=--minutes=%) $(SEED:%=--seed=%) $(SANITIZE:%=--sanitize=%) \
 	    --out='$(OUT)/mutants.txt' $(FILES)
 
-# --- what CI gates on without a quiet machine. valgrind knows no AVX-512, so instructions are those of a portable build.
-portable_build = $(if $(filter 0,$(NATIVE)),$(B),$(B)/portable)
+# --- what CI gates on without a quiet machine. Instructions are those of a portable build with AVX2 alone: valgrind knows
+# no AVX-512.
 .PHONY: ci-metrics ci-metrics-renew
 ci-metrics ci-metrics-renew:
 	$(call require,metrics)
-	@$(MAKE) --no-print-directory $(jobs) B=$(portable_build) NATIVE=0 \
-	     SANITIZE= NVCC= $(portable_build)/bench $(portable_build)/embfuse
-	@$(PYTHON) tests/ci_metrics.py $(portable_build) --nvcc='$(NVCC)' \
+	@$(MAKE) --no-print-directory $(jobs) B=$(B)/metrics NATIVE=0 isas=avx2 \
+	     SANITIZE= NVCC= $(B)/metrics/bench $(B)/metrics/embfuse
+	@$(PYTHON) tests/ci_metrics.py $(B)/metrics --nvcc='$(NVCC)' \
 	     $(if $(filter %-renew,$@),--renew,$(KERNEL:%=--kernel=%))
 
 # --- a real device: the same groups, linked with CUDA instead of its emulation

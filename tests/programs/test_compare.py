@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 """TAP tests of reports/compare.py and its statistics, on the golden result and on spoiled copies of it."""
+import dataclasses
 import json
 import os
+import re
 import sys
 
 sys.dont_write_bytecode = True
@@ -100,6 +102,15 @@ def test_same_faster_and_slower(folder):
     found = compared(GOLDEN, path)
     equal((found.status(), counted(found)), (3, {"SAME": 30, "SLOWER": 6}))
     equal(compared(GOLDEN, path, least=0.3).status(), 0)
+
+
+def test_the_text_of_a_pull_request_opens_what_changed(folder):
+    found = compared(GOLDEN, slowed(folder, 1.2, "kernel=cpu_fused"))
+    at = next(i for i, r in enumerate(found.rows) if r.word == "SAME")
+    found.rows[at] = dataclasses.replace(found.rows[at], word="UNSURE")
+    shown, *folded = compare_forms.markdown(found, 3, "slower").split("<details>")
+    equal(len(re.findall(r"\| 1\.\d{3} ± \d\.\d{3} \| SLOWER \|", shown)), 6)
+    equal([f.partition("</summary>")[0] for f in folded], ["<summary>1 UNSURE", "<summary>29 SAME"])
 
 
 def test_one_false_row_among_many_is_expected(folder):

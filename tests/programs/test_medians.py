@@ -36,6 +36,12 @@ def test_one_row_for_each_series_with_its_median(folder):
     equal(next(r for r in rows if r["name"] == FIRST),
           {"name": FIRST, "run_name": FIRST, "run_type": "iteration", "repetitions": 1, "repetition_index": 0,
            "threads": 2, "iterations": 5, "real_time": 4000.0, "cpu_time": 12000.0, "time_unit": "us"})
+    with open(os.path.join(folder, "medians.bencher.json"), encoding="utf-8") as file:
+        known = json.load(file)
+    row = next(r for r in data["benchmarks"] if r["name"].startswith(FIRST))
+    equal((len(known), known[FIRST]), (36, {"latency": {"lower_value": 2e6, "value": 4e6, "upper_value": 5e6},
+                                            "persistent-bytes": {"value": round(row["persistent_mib"] * 2**20)},
+                                            "scratch-bytes": {"value": round(row["scratch_mib"] * 2**20)}}))
 
 
 def test_failed_kernels_and_doubts_are_named(folder):
