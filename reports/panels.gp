@@ -8,7 +8,7 @@ below = body + 40
 width = columns == 1 ? 820 : 1160
 height = top + rows * below + foot
 load "style.gp"
-margin = (9.0 * label_width + 30) / width
+margin = (9.5 * label_width + 30) / width
 half = 0.36
 # A slanted gap marks the end of a bar that is cut.
 gap = 0.016
