@@ -14,8 +14,8 @@ from itertools import accumulate, compress
 
 import program
 from program import Arguments, ResultError, write_whole
-from results import (FORWARD, GRADIENT, ITERATION, OVER_MARK, OVER_NOTE, STAGES, WEIGHT_GRAD, caches, family, load,
-                     notes_of, operation_text, quartiles)
+from results import (FORWARD, GRADIENT, ITERATION, OVER_MARK, OVER_NOTE, STAGES, UNSURE_MARK, WEIGHT_GRAD, caches,
+                     family, load, notes_of, operation_text, quartiles)
 from style import (BEFORE_COLOURS, ROOF_COLOURS, STAGE_COLOURS, WHOLE_COLOUR, colour, marker, nice_range, number,
                    wrap)
 from verdict import add_precision
@@ -72,9 +72,9 @@ def write_samples(result, path):
              if isinstance(v, (int, float)) and not isinstance(v, bool)}
     names = sorted(names - NO_COUNTERS)
     lines = ["\t".join((*KEYS, "fingerprint", "placement", "repetition", "ms", *names))]
-    quotable = {s.key: None if known is None else int(known) for s, known in result.rows()}
+    known = {s.key: None if may is None else int(may) for s, may in result.rows()}
     for s in result.series:
-        own = (*s.key, s.operation, s.check, quotable.get(s.key))
+        own = (*s.key, s.operation, s.check, known.get(s.key))
         for i, x in enumerate(s.samples):
             row = (*own, x.fingerprint, x.placement, i, x.ms, *(x.get(n) for n in names))
             lines.append("\t".join(map(cell, row)))
@@ -112,9 +112,19 @@ def common(result, groups, subject, *notes):
             "notes": names(foot), "groups": len(groups)}
 
 
-def dots(groups, values, place, title):
-    """Blocks for a dot plot, one per kernel: y, values(series) and 0 if they are not to be quoted, for each group that
-    it ran in. A group has height 1, from top to bottom, and each kernel has its own height inside."""
+def quotable(group, series):
+    """0 for a point that is drawn in grey."""
+    return int(group.quotable(series) is not False)
+
+
+def unsure(groups):
+    """The note about rows that are not to be quoted, if there are any."""
+    return notes_of({mark for g in groups for s in g.measured() for mark in g.mark(s)} & {UNSURE_MARK})
+
+
+def dots(groups, values, place, title, greys):
+    """Blocks for a dot plot, one per kernel: y and values(series), and with greys quotable(), for each group that it
+    ran in. A group has height 1, from top to bottom, and each kernel has its own height inside."""
     kernels, blocks = kernels_of(groups), []
     for i, (kernel, mark) in enumerate(kernels):
         rows = [[title(kernel) + mark]]
@@ -122,21 +132,21 @@ def dots(groups, values, place, title):
             s = group.of(kernel.name)
             if s:
                 offset = 0.76 * ((i + 0.5) / len(kernels) - 0.5)
-                rows.append([float(y + offset), *values(s), int(group.quotable(s) is not False)])
+                rows.append([float(y + offset), *values(s), *[quotable(group, s)] * greys])
         blocks.append(rows)
     lines = [[y, wrap(g.workload, 26, "\\n"), *place(g, p)]
              for y, g in enumerate(groups) for p in g.places()]
     return blocks, [lines]
 
 
-def dot_figure(result, groups, stem, script, subject, values, place, title=lambda kernel: kernel.title,
+def dot_figure(result, groups, stem, script, subject, values, place, title=lambda kernel: kernel.title, greys=False,
                **variables):
-    blocks, lines = dots(groups, values, place, title)
-    numbers = [v for b in blocks for row in b[1:] for v in row[1:-1]]
+    blocks, lines = dots(groups, values, place, title, greys)
+    numbers = [v for b in blocks for row in b[1:] for v in row[1:4]]
     low, high = nice_range(numbers + [v for b in lines for row in b for v in row[2:]])
     width = max(len(part) for row in lines[0] for part in row[1].split("\\n"))
     key = 26 * (len(blocks) + 2) + 60  # the legend is taller than the dots of a single group
-    return figure(script, stem, common(result, groups, subject) | {
+    return figure(script, stem, common(result, groups, subject, *unsure(groups) * greys) | {
         "low": low, "high": high, "label_width": width,
         "height": 150 + max(len(groups) * (16 * len(blocks) + 22), key)} | variables, blocks, lines)
 
@@ -146,7 +156,7 @@ def time(result, groups, stem):
     return dot_figure(result, groups, stem, "speed", "time per lookup",
                       lambda s: s.quartiles("ns_per_lookup"),
                       lambda g, p: (ceiling_ns(g, p, "copy_gbs"), ceiling_ns(g, p, "rmw_gbs")),
-                      unit="ns per lookup")
+                      greys=True, unit="ns per lookup")
 
 
 def traffic(series):
@@ -157,7 +167,8 @@ def traffic(series):
 
 def throughput(result, groups, stem):
     return dot_figure(result, groups, stem, "speed", "compulsory traffic", traffic,
-                      lambda g, p: (g.median("copy_gbs", p), g.median("rmw_gbs", p)), unit="compulsory GB/s")
+                      lambda g, p: (g.median("copy_gbs", p), g.median("rmw_gbs", p)), greys=True,
+                      unit="compulsory GB/s")
 
 
 def memory(result, groups, stem):
@@ -225,7 +236,7 @@ def stages(result, groups, stem):
     mode = groups[0].mode
     panels, ends = zip(*(stage_panel(g) for g in groups))
     shades = stage_shades(mode)
-    return figure("stages", stem, common(result, groups, "time by stage") | {
+    return figure("stages", stem, common(result, groups, "time by stage", *unsure(groups)) | {
         "parts": len(shades),
         "ends": " ".join(f"{e:.6g}" for e in ends),
         **grid([p[0][1] for p in panels], [row[1] for p in panels for row in p[1:]],
@@ -274,7 +285,8 @@ def roofline(result, groups, stem):
     there = (any(row[2] for row in bars), any(row[3] for row in bars), True, True,
              any(row[4] > row[3] for row in bars))
     over = [OVER_NOTE] * any(OVER_MARK in row[6] for rows in data for row in rows)
-    return figure("roofline", stem, common(result, groups, "distance from the roof", ROOF_NOTE, *over) | {
+    notes = (ROOF_NOTE, *over, *unsure(groups))
+    return figure("roofline", stem, common(result, groups, "distance from the roof", *notes) | {
         "ends": " ".join(f"{e:.6g}" for e in ends), "groups": len(panels),
         **grid([block[0][1] for block in lines], labels, ROOF_LINES + max(map(len, data))),
         **legend(compress(zip(parts, shades), there), shades)}, data, lines)
@@ -297,19 +309,19 @@ def by_alpha(groups):
 
 
 def alpha(result, name, groups, stem):
-    """Throughput against alpha. Per kernel: alpha, quartiles, 0 if not to be quoted; then the ceilings per place."""
+    """Throughput against alpha. Per kernel: alpha, quartiles, quotable(); then the ceilings per place."""
     blocks, lines, alphas = [], [], [g.median("alpha") for g in groups]
     for kernel, mark in kernels_of(groups):
         rows = [(g, g.of(kernel.name)) for g in groups]
         blocks.append([[kernel.title + mark]] + [
             [g.median("alpha"), *(v and 1e3 / v for v in reversed(s.quartiles("ns_per_lookup"))),
-             int(g.quotable(s) is not False)] for g, s in rows if s])
+             quotable(g, s)] for g, s in rows if s])
     for place in groups[0].places():
         limits = lambda g: (ceiling_ns(g, place, key) for key in ("copy_gbs", "rmw_gbs"))
         lines.append([[place]] + [[a, *(ns and 1e3 / ns for ns in limits(g))]
                                   for a, g in zip(alphas, groups)])
     low, high = nice_range([v for b in blocks + lines for row in b[1:] for v in row[1:4]])
-    return figure("alpha", stem, common(result, groups, "throughput") | {
+    return figure("alpha", stem, common(result, groups, "throughput", *unsure(groups)) | {
         "family": name, "first": alphas[0], "last": alphas[-1],
         "low": low, "high": high, "places": len(lines)}, blocks, lines)
 

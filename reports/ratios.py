@@ -12,7 +12,7 @@ from statistics import median
 import program
 import section
 from program import Arguments, ResultError
-from results import ITERATION, PEERS, WRONG, caches, load, notes_of, spread
+from results import ITERATION, PEERS, WRONG, caches, load, marks_explained, spread
 from style import markdown_table, number, text_table
 from verdict import add_precision
 
@@ -83,7 +83,7 @@ def notes(result, groups):
     if serial and any(s.kernel.family == "fbgemm" for s in measured):
         out.append("This FBGEMM is built without OpenMP: it sorts on all threads, by PyTorch's copy of "
                    "that code, and does the rest on one.")
-    return out + notes_of({s.mark() for s in measured})
+    return out + marks_explained(groups)
 
 
 def legend(result, groups, base):

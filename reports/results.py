@@ -32,11 +32,12 @@ DENSE_NOTE = ("† updates all rows: for this rule another operation than the la
 PLANNED_MARK = "§"
 PLANNED_NOTE = ("§ builds its index before the step. The time leaves the index out, so the kernel is never called the "
                 "fastest. The time of an iteration includes it.")
-NOTES = {DENSE_MARK: DENSE_NOTE, PLANNED_MARK: PLANNED_NOTE}
+UNSURE_MARK = "~"  # of a row that is not to be quoted; Result.caution() says why
+NOTES = {DENSE_MARK: DENSE_NOTE, PLANNED_MARK: PLANNED_NOTE,
+         UNSURE_MARK: "~ or grey: not to be quoted, as the line about rows says."}
 OVER_MARK = "‡"
 OVER_NOTE = ("‡ over 100 %: at the roof. Its ceilings are too low where a batch touches few rows, where rows are narrow, "
              "or where gradients are still in a near cache. A few % over it are noise.")
-UNSURE_MARK = "~"  # of a row that is not to be quoted; Result.caution() explains it
 MS_PER_UNIT = {"ns": 1e-6, "us": 1e-3, "ms": 1.0, "s": 1e3}
 PEERS = ("torch", "fbgemm")  # families of other systems that the suite is compared with
 LADDER = "ladder"  # the family of kernels with one technique left out
@@ -78,6 +79,11 @@ def operation_text(rule, mode="cold"):
 def notes_of(marks):
     """The notes that explain these marks."""
     return [note for mark, note in NOTES.items() if mark in marks]
+
+
+def marks_explained(groups):
+    """The notes that explain the marks of all rows of these groups."""
+    return notes_of({mark for g in groups for s in g.measured() for mark in g.mark(s)})
 
 
 def caches(mode):
@@ -300,8 +306,8 @@ class Result:
         rows = self.rows(groups)
         unsure = [s for s, quotable in rows if quotable is False]
         few = f", or they have fewer than {FEWEST} samples" * any(len(s.samples) < FEWEST for s in unsure)
-        return (f"{len(unsure)} of {len(rows)} rows ({UNSURE_MARK} or grey) are not to be quoted: their time over the "
-                f"fastest one's is uncertain by more than {100 * self.precision:g} %{few}") if unsure else ""
+        return (f"{len(unsure)} of {len(rows)} rows are not to be quoted: their time over the fastest one's is "
+                f"uncertain by more than {100 * self.precision:g} %{few}") if unsure else ""
 
     def cut_short(self):
         """One line that says what cut the run short, a signal or a crash, and how many samples there are; or ''."""

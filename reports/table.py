@@ -14,8 +14,8 @@ from itertools import chain, islice
 import program
 import section
 from program import Arguments
-from results import (DENSE_MARK, ITERATION, MANY_RULES, OVER_MARK, OVER_NOTE, Group, by_speed, by_state,
-                     by_workload, caches, load, notes_of, spread)
+from results import (DENSE_MARK, ITERATION, MANY_RULES, NOTES, OVER_MARK, OVER_NOTE, UNSURE_MARK, Group, by_speed,
+                     by_state, by_workload, caches, load, marks_explained, spread)
 from style import markdown_table, number, text_table
 from verdict import add_precision, without_scipy
 
@@ -124,7 +124,7 @@ def heading(group):
 
 def notes(result, groups):
     """Failures and kernels that were not run, the footnotes of the marks, and whether SciPy is missing."""
-    return result.left_out(groups) + notes_of({s.mark() for g in groups for s in g.series}) + without_scipy()
+    return result.left_out(groups) + marks_explained(groups) + without_scipy()
 
 
 def rule_line(group, kernels):
@@ -206,11 +206,13 @@ def overview(result, mode):
             text = short_time(series, group)
             row.append(f"**{text}**" if series in best else text)
         rows.append(row)
-    return [*result.cautions("**", groups),
+    cut, caution = result.cut_short(), result.caution(groups)
+    return [*[f"**{cut}**", ""] * bool(cut),
             *markdown_table(("workload", "lookups", "distinct", *(k.title for k in kernels)), rows), "",
             f"ns per lookup, median ± half the quartile range, {caches(mode)}, {groups[0].rule}; bold: "
-            f"the fastest, and all that cannot be told from it; {result.machine()}.",
-            *(f"- {n}" for n in notes(result, groups))]
+            f"the fastest, and all that cannot be told from it; {result.machine()}."
+            + f" {UNSURE_MARK}: **{caution}.**" * bool(caution),
+            *(f"- {n}" for n in notes(result, groups) if n != NOTES[UNSURE_MARK])]
 
 
 def main():

@@ -7,7 +7,7 @@ which has none of them.
 import os
 from dataclasses import replace
 
-from export import dot_figure, kernels_of
+from export import clean, dot_figure, kernels_of
 from program import ResultError
 from results import LADDER, OVER_NOTE
 from style import COLOURS, MARKERS, markdown_table, number
@@ -95,5 +95,6 @@ def picture(result, outcome, _kernel, stem):
     colours, points = zip(*looks)
     subject = f"what each technique of {whole.name} is worth"
     return dot_figure(result, groups, stem, os.path.join(HERE, "ladder"), subject, ratios, lambda g, p: (), what,
-                      colours=" ".join(colours), points=" ".join(map(str, points)), low=min(0.97 * min(every), 0.9),
+                      caution=clean(result.doubt()), colours=" ".join(colours), points=" ".join(map(str, points)),
+                      low=min(0.97 * min(every), 0.9),
                       high=max(1.04 * max(every), 1.25))

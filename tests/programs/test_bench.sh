@@ -117,7 +117,8 @@ ok $? 'without REPS a kernel has five to ten samples'
 # Two samples and SECONDS: rounds of two until five samples are narrow, or until the time is used up.
 for limits in '20 99' '2 1'; do
     set -- $limits
-    "$bench" --out="$work/more" $tiny --reps=2 --ring=2 --seconds="$1" --precision="$2" --filter='/cpu_(fused|sort)/' 2>"$work/stderr"
+    "$bench" --out="$work/more" $tiny --reps=2 --ring=2 --seconds="$1" --precision="$2" \
+        --filter='/cpu_(fused|sort)/' 2>"$work/stderr"
     ok $? "more samples for $1 s, within $2 %"
     "$python" - "$work/more/bench.json" "$2" <<'PY'
 import sys

@@ -53,7 +53,7 @@ def test_failed_kernels_and_doubts_are_named(folder):
     bad |= {"error_occurred": True, "error_message": "WRONG RESULT: row 3"}
     text, stderr = exported(folder, data)
     equal(len(json.loads(text)["benchmarks"]), 35)
-    assert "1 of 35 rows (~ or grey) are not to be quoted" in stderr, stderr
+    assert "1 of 35 rows are not to be quoted" in stderr, stderr
     assert "cut short: by SIGINT" in stderr and "FAILED cpu_fused on zipf/alpha:0.6: WRONG RESULT: row 3" in stderr, stderr
 
 
