@@ -305,9 +305,9 @@ class Result:
         """One line about the rows of these groups, or of all, that are not to be quoted; '' if there are none."""
         rows = self.rows(groups)
         unsure = [s for s, quotable in rows if quotable is False]
-        few = f", or they have fewer than {FEWEST} samples" * any(len(s.samples) < FEWEST for s in unsure)
-        return (f"{len(unsure)} of {len(rows)} rows are not to be quoted: their time over the fastest one's is "
-                f"uncertain by more than {100 * self.precision:g} %{few}") if unsure else ""
+        few = f", or of fewer than {FEWEST} samples" * any(len(s.samples) < FEWEST for s in unsure)
+        return (f"{len(unsure)} of {len(rows)} rows are not to be quoted: uncertain by more than "
+                f"{100 * self.precision:g} %{few}") if unsure else ""
 
     def cut_short(self):
         """One line that says what cut the run short, a signal or a crash, and how many samples there are; or ''."""

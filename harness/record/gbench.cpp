@@ -238,10 +238,11 @@ class Driver : Journal {
             bool keep = !run.error_occurred && (sample || turns.rounds == 1);
             for (const auto &u : use)
                 keep &= !(is_dropped(u.first) && u.first.has(run.benchmark_name()));
-            if (keep && sample) run.repetition_index = count[run.benchmark_name()]++;
-            if (keep) accepted.push_back(run);
+            if (!keep) continue;
+            if (sample) run.repetition_index = count[run.benchmark_name()]++;
+            samples += sample;
+            accepted.push_back(run);
         }
-        samples.add(accepted);
         add_rows(&rows, accepted);
     }
 

@@ -15,9 +15,8 @@ struct State {
     Crash crash = {}; /* signal 0: none; the handler writes it to the file */
     int point = 0;    /* workload * SUBJECTS_MAX + number of the subject in its list */
     unsigned places;  /* places with kernels to measure */
-    int measured = 0, wrong = 0, refused = 0;
+    int measured = 0, wrong = 0, refused = 0, samples = 0;
     Progress progress;
-    Samples samples;
 };
 static_assert(std::is_trivially_copyable<State>::value, "it is written as it lies in memory");
 
@@ -99,7 +98,7 @@ class Journal : protected State {
         Context now = context;
         progress.clear();
         if (!cut_short.empty())
-            now["emb_cut_short"] = cut_short + std::to_string(samples.all) + " of " +
+            now["emb_cut_short"] = cut_short + std::to_string(samples) + " of " +
                                    std::to_string(progress.total) + " samples";
         return output.write(now, rows);
     }
@@ -107,18 +106,12 @@ class Journal : protected State {
     /* Writes the record. Returns the exit status. */
     int finish() {
         if (stop_signal) {
-            fprintf(stderr, "bench: cut short after %d of %d samples\n", samples.all,
-                    progress.total);
-            measured = samples.all;
+            fprintf(stderr, "bench: cut short after %d of %d samples\n", samples, progress.total);
+            measured = samples;
         }
         const std::string why = stop_signal ? strsignal(stop_signal) + std::string(" after ") : "";
         bool written = measured && write(why);
-        if (written) {
-            fprintf(stderr, "wrote %s\n", output.path.c_str());
-            if (samples.disturbed)
-                fprintf(stderr, "bench: %d of %d samples disturbed\n", samples.disturbed,
-                        samples.all);
-        }
+        if (written) fprintf(stderr, "wrote %s\n", output.path.c_str());
         if (stop_signal) return 128 + stop_signal;
         if (wrong) return EXIT_WRONG_RESULT;
         return written ? EXIT_FINE : EXIT_USAGE;

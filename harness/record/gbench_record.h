@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * The Google Benchmark driver records and shows runs, their counters, the words of their labels, the
- * progress line, and how many samples were disturbed. Rows of the record have disturbed, that their last try was, too,
- * and load_others, the threads of other processes that ran or waited for a CPU; the context has, for the run:
+ * The Google Benchmark driver records and shows runs, their counters, the words of their labels, and the
+ * progress line. Rows of the record have disturbed, that their last try was, and load_others, the threads
+ * of other processes that ran or waited for a CPU; the context has, for the run:
  *
  *     emb_cpus_allowed   CPUs that this process may use
  *     emb_cut_short      only in an incomplete record: how many samples it has, and whether a
@@ -187,16 +187,3 @@ inline void add_origins(const std::string &paths, std::map<std::string, std::str
             (*context)["emb_trace_" + stem.substr(stem.rfind('/') + 1)] = line;
     }
 }
-
-struct Samples {
-    int all = 0, disturbed = 0;
-
-    void add(const std::vector<Run> &runs) {
-        for (const Run &run : runs) {
-            if (run.run_type != Run::RT_Iteration) continue;
-            auto found = run.counters.find("disturbed");
-            all++;
-            disturbed += found != run.counters.end() && found->second.value > 0;
-        }
-    }
-};

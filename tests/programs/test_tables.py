@@ -251,7 +251,7 @@ def test_rows_that_are_not_to_be_quoted_are_named_and_marked(folder):
     made = make("table", f"RESULT={path}", "PRECISION=1").stdout
     assert made.startswith(LINE.format(len(marked(made)), 1)) and "cpu_hash" in marked(made), made
     out = run("table.py", timed(folder, cpu_sort=(145, 145, 145, 145))).stdout
-    equal((out.splitlines()[0], marked(out)), (LINE.format(1, 3) + ", or they have fewer than 5 samples", ["cpu_sort"]))
+    equal((out.splitlines()[0], marked(out)), (LINE.format(1, 3) + ", or of fewer than 5 samples", ["cpu_sort"]))
     out = run("table.py", timed(folder, cpu_fused=(100, 110, 120, 125, 130))).stdout
     equal(len(marked(out)), 6)
     for word in ("0", "-3", "nan", "x"):

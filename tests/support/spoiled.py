@@ -18,7 +18,7 @@ import program
 import verdict
 
 RULES = ("sgd", "adam", "rowwise_adagrad", "momentum")
-LINE = "{} of 18 rows are not to be quoted: their time over the fastest one's is uncertain by more than {} %"
+LINE = "{} of 18 rows are not to be quoted: uncertain by more than {} %"
 
 
 # These run within the test: a process of their own takes longer to import SciPy than for all else.
