@@ -7,22 +7,19 @@ The text has, for each rule and width, the share x that serves best as a thresho
 touched of V), and what it costs where it is wrong.
 """
 import math
-import os
 from collections import namedtuple
 
-from export import common, figure, names
+from paper import GREY, HOLLOW, finish, log_axis, panels
 from parts import Part, options_of, threads_of
 from program import ResultError
 from results import DENSE_MARK, DENSE_NOTE
 from style import COLOURS, markdown_table, number
 
-HERE = os.path.dirname(os.path.abspath(__file__))
 DIMS = (16, 64, 128)
 ALPHAS = (0, 1.05)
 SHARES = (1 / 64, 1 / 16, 1 / 8, 1 / 4, 1 / 2, 1, 2, 4)  # lookups per row of the table
 RULES = "sgd rowwise_adagrad adagrad adam"
 POOLING = 10
-NOWHERE = [1e30, 1.0]  # gnuplot needs a point for every line
 
 
 # --- what is run
@@ -113,21 +110,23 @@ def text(result, found, kernel):
 
 
 # --- the picture
-def picture(result, found, kernel, stem):
+def drawn(width, result, found, kernel):
     """A panel per rule; in it a line per width for uniform ids and hollow dots for skewed ones."""
-    dims = sorted({d for own in found.values() for d in own})
-    blocks, everything = [], []
-    for own in found.values():
-        for dim in dims:
-            points = own.get(dim, [])
-            everything += points
-            for skewed in (False, True):
-                rows = [[p.used, p.ratio] for p in points if p.skewed == skewed]
-                blocks.append([[f"{dim} floats"], *(rows or [NOWHERE])])
-    ratios = [p.ratio for p in everything]
-    return figure(os.path.join(HERE, "crossover"), stem, common(result, result.groups("cold"), "dense or sparse") | {
-        "heading": f"Dense gradient or sparse ({kernel}), cold caches", "panels": len(found), "widths": len(dims),
-        "colours": " ".join(COLOURS[:len(dims)]), "rules": names(found), "kernel": kernel,
-        "thresholds": names(rule_text(threshold([p for v in own.values() for p in v])) for own in found.values()),
-        "from": min(p.used for p in everything) / 1.3, "low": min(0.5, 0.8 * min(ratios)),
-        "high": max(2.0, 1.25 * max(ratios))}, blocks)
+    widths = sorted({d for own in found.values() for d in own})
+    figure, axes = panels(width, len(found), (1, 2 + (len(found) == 3)), 1.9, sharex=True, sharey=True)
+    every = [p for own in found.values() for points in own.values() for p in points]
+    for ax, (rule, own) in zip(axes, found.items()):
+        ax.axhline(1, color=GREY, lw=0.9)
+        for shade, dim in zip(COLOURS, widths):
+            for how in ({"label": f"{dim} floats"}, {"ls": "none", **HOLLOW}):
+                points = [(100 * p.used, p.ratio) for p in own.get(dim, ()) if p.skewed == ("mfc" in how)]
+                ax.plot(*zip(*points), color=shade, marker="o", **how) if points else None
+        ax.set_title(f"{rule}: dense {rule_text(threshold([p for points in own.values() for p in points]))}")
+    log_axis(axes[0].xaxis, 100 * min(p.used for p in every) / 1.3, 100, room=8)
+    ratios = [p.ratio for p in every]
+    log_axis(axes[0].yaxis, min(0.5, 0.8 * min(ratios)), max(2.0, 1.25 * max(ratios)), room=7)
+    return finish(figure, axes, result, result.groups("cold"), f"dense gradient or sparse ({kernel})",
+                  "% of the rows touched", f"dense time / time of {kernel}",
+                  ["Hollow: skewed ids. Below 1 the dense kernel is faster.",
+                   *[DENSE_NOTE] * any(rule.endswith(DENSE_MARK) for rule in found)], "medians")
+

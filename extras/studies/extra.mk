@@ -114,7 +114,7 @@ rungs         := $(wildcard extras/studies/ladder/*.c)
 ladder_cases  := ^(zipf/.*|wide|cached|single-hot|dlrm-2022)/rowwise_adagrad/(cpu_fused|cpu_sort|without_.*)/cold$$
 report_ladder  = $(PYTHON) extras/studies/points.py ladder $1/$2.json $1 $(watched) --below=cpu_sort
 ladder:
-	$(call require,bench)
+	$(call require,points)
 	@$(MAKE) --no-print-directory B=$(B)/ladder NVCC= EXTRA_KERNELS='$(rungs)' $(B)/ladder/bench
 	@$(B)/ladder/bench --spec=datasets/standard.spec --rule=rowwise_adagrad --modes=cold --place=host \
 	     --filter='$(ladder_cases)' --reps='$(or $(REPS),7)' $(call given,THREADS SEED) $(queue) \

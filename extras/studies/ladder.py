@@ -4,26 +4,23 @@
 Each kernel of the folder ladder/ is the whole kernel without one technique. The last rung is another kernel,
 which has none of them.
 """
-import os
 from dataclasses import replace
 
-from export import clean, dot_figure, kernels_of
+from export import kernels_of
+from paper import GREY, PAGE, WORSE, finish, log_axis, look, marks, panels, striped, unmeasured
 from program import ResultError
 from results import LADDER, OVER_NOTE
-from style import COLOURS, MARKERS, markdown_table, number
+from style import COLOURS, marker, markdown_table, number, wrap
 from verdict import LEVEL, mann_whitney
-
-HERE = os.path.dirname(os.path.abspath(__file__))
-LAST = "#777777", 2  # colour and gnuplot pointtype of the last rung; each technique has its own of both
 
 
 # --- what came out
 def rungs_of(result, below):
-    """{kernel: itself, with its place in the drawing}; `below` comes last."""
+    """{name: kernel, with its place in the drawing}; `below` comes last."""
     techniques = [k for k in result.kernels.values() if k.family == LADDER]
     if not techniques:
         raise ResultError(f"{result.path}: no kernel of the folder {LADDER}; 'make ladder' measures them")
-    return {k: replace(k, index=i) for i, k in enumerate([*techniques, below])}
+    return {k.name: replace(k, index=i) for i, k in enumerate([*techniques, below])}
 
 
 def read(result, kernel, below):
@@ -34,7 +31,7 @@ def read(result, kernel, below):
         if name not in measured:
             raise ResultError(f"{result.path}: no samples of {name}")
     whole, rungs = measured[kernel], rungs_of(result, measured[below])
-    own = lambda g: [replace(s, kernel=rungs[s.kernel]) for s in g.measured() if s.kernel in rungs]
+    own = lambda g: [replace(s, kernel=rungs[s.kernel.name]) for s in g.measured() if s.kernel.name in rungs]
     found = [(replace(g, series=own(g)), g.of(kernel)) for g in groups]
     if not any(s and g.series for g, s in found):
         raise ResultError(f"{result.path}: {whole.name} and the others were measured on no workload together")
@@ -83,18 +80,32 @@ def text(result, outcome, _kernel):
 
 
 # --- the picture
-def picture(result, outcome, _kernel, stem):
+def look_of(kernel):
+    """Each technique has a colour and a mark of its own; the last rung is grey."""
+    own = kernel.family == LADDER
+    return look(kernel, line=False) | {"label": what(kernel), "color": COLOURS[kernel.index % len(COLOURS)] if own else GREY,
+                                       "marker": marker(kernel)[1] if own else "x"}
+
+
+def drawn(width, result, outcome, _kernel):
     """A bar from 1 to the ratio for every rung, with the quartiles of the time without the technique."""
     whole, _, found = outcome
     time = {g.workload: own.ns for g, own in found if own}
     groups = [g for g, own in found if own and g.series]
-    ratios = lambda s: [v / time[s.workload] for v in s.quartiles("ns_per_lookup")]
-    every = [v for g in groups for s in g.series for v in ratios(s)]
-    looks = [(COLOURS[i % len(COLOURS)], MARKERS[i % len(MARKERS)][0]) if k.family == LADDER else LAST
-             for k, _ in kernels_of(groups) for i in [k.index]]
-    colours, points = zip(*looks)
-    subject = f"what each technique of {whole.name} is worth"
-    return dot_figure(result, groups, stem, os.path.join(HERE, "ladder"), subject, ratios, lambda g, p: (), what,
-                      caution=clean(result.doubt()), colours=" ".join(colours), points=" ".join(map(str, points)),
-                      low=min(0.97 * min(every), 0.9),
-                      high=max(1.04 * max(every), 1.25))
+    kernels, medians = [k for k, _ in kernels_of(groups)], [1.0]
+    figure, (ax,) = panels(width, 1, (1, 1), 0.45 + 0.09 * len(groups) * len(kernels))
+    striped(ax, [wrap(g.workload, 26) for g in groups])
+    for i, kernel in enumerate(kernels):
+        shift = 0.8 * ((i + 0.5) / len(kernels) - 0.5)
+        points = [(y + shift, [v / time[s.workload] for v in s.quartiles("ns_per_lookup")])
+                  for y, g in enumerate(groups) if (s := g.of(kernel.name))]
+        medians += marks(ax, points, True, **look_of(kernel))
+        ax.barh([y for y, _ in points], [q[1] - 1 for _, q in points], left=1, height=0.3 / len(kernels),
+                color=look_of(kernel)["color"])
+    low, high = min(0.97 * min(medians), 0.9), max(1.04 * max(medians), 1.25)
+    ax.axvspan(low, 1, color=WORSE, lw=0, zorder=0)
+    ax.axvline(1, color=GREY, lw=0.9)
+    log_axis(ax.xaxis, low, high, room=10 if width == PAGE else 5)
+    return finish(figure, [ax], result, groups, f"what each technique of {whole.name} is worth",
+                  "time without it / time with it; left of 1 it costs time", notes=unmeasured(groups, kernels))
+

@@ -17,6 +17,7 @@ from style import CAUTION_COLOUR, FONT, TITLES, colour, marker, nice_range
 COLUMN, PAGE = 3.33, 7.0  # inches
 SIZES = {"": PAGE, "-column": COLUMN}  # by the end of a file's name
 GREY, PALE = "#777777", "#e8e8e8"
+WORSE = "#f6dcd4"  # behind what is slower
 SMALL = 6.0  # points, of text in panels
 LINE = 1.3 * 6.5 / 72  # inches, of a line of the head
 CHARACTER = 0.053  # inches, of such a line, at most about

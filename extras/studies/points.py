@@ -17,8 +17,7 @@ import parts
 import program
 import scaling
 import sweep
-from export import Figure
-from plots import draw
+from paper import PAGE, save, set_up
 from program import Arguments, write_whole
 
 # reps: samples of a kernel, 0 if `make NAME` measures it in one run; options: {name: (default, help)};
@@ -43,8 +42,8 @@ def report(name, result, outdir, kernel, below):
     title, stem = study.title.format(kernel=kernel), os.path.join(os.path.abspath(outdir), name)
     os.makedirs(outdir, exist_ok=True)
     write_whole(f"{stem}.md", f"# {title}\n\n![{title}]({name}.svg)\n\n{text()}\n")
-    picture = study.module.picture(result, found, kernel, stem)
-    return list(draw(picture, outdir) if isinstance(picture, Figure) else picture), text(*study.few)
+    set_up()
+    return list(save(study.module.drawn(PAGE, result, found, kernel), stem, ["svg"])), text(*study.few)
 
 
 def main():

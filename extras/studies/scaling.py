@@ -9,10 +9,8 @@ import re
 import statistics
 from pathlib import Path
 
-from drawings.size import pick_scaling
-from drawings.size import scaling as drawn
+from drawings import size
 from export import kernels_of
-from paper import PAGE, save, set_up
 from parts import Part, options_of, threads_of
 from program import ResultError
 from style import markdown_table, number
@@ -145,9 +143,8 @@ def text(result, axes, _kernel):
 
 
 # --- the picture
-def picture(result, _axes, _kernel, stem):
-    """The figure for a paper, as wide as a page."""
-    set_up()
-    for shown in pick_scaling(result, "cold").values():
-        return save(drawn(PAGE, result, shown), stem, ("svg",))
+def drawn(width, result, _axes, _kernel):
+    """The figure for a paper."""
+    for shown in size.pick_scaling(result, "cold").values():
+        return size.scaling(width, result, shown)
     raise ResultError(f"{result.path}: a picture needs two thread counts, or three values of an axis: MOST=1e5")

@@ -8,15 +8,13 @@ All points have about the same number of lookups per batch, fewer if rows are wi
 the weights of all tables would exceed the limit; its name has the reduced number.
 """
 import itertools
-import os
 from collections import Counter, namedtuple
 
-from export import common, figure
+from paper import GREY, PAGE, PALE, SMALL, WORSE, finish, log_axis, panels
 from parts import Part, options_of, threads_of
 from program import ResultError
 from style import colour, markdown_table, number
 
-HERE = os.path.dirname(os.path.abspath(__file__))
 Point = namedtuple("Point", "dim pooling alpha rows tables threads")
 AXES = Point(dim=(8, 16, 32, 48, 64, 80, 128, 200, 256, 512, 1024), pooling=(1, 4, 20, 100),
              alpha=(0, 0.6, 0.8, 1.0, 1.05, 1.2, 1.5), rows=(3, 1000, 100_000, 10_000_000),
@@ -188,30 +186,42 @@ def coordinates(o):
 
 
 def strips(found):
-    """[(title or '', label, outcomes)] from the top: a title line above the values of each axis."""
+    """[(label, outcomes)] from the top: above the values of each axis its title, which has None."""
     points = [coordinates(o) for o in found]
     for i, title in enumerate(TITLES):
-        yield title, "", []
+        yield title, None
         for v in sorted({p[i] for p in points if p[i] is not None}):
             text = f"≤ {short(int(v))}" if Point._fields[i] == "rows" and v > 3 else f"{v:g}"
-            yield "", text, [o for o, p in zip(found, points) if p[i] == v]
+            yield text, [o for o, p in zip(found, points) if p[i] == v]
 
 
-def picture(result, found, kernel, stem):
+def drawn(width, result, found, kernel):
     """A strip of dots per value of an axis; every point is in one strip of each axis."""
-    rivals = sorted({o.rival.kernel for o in found}, key=lambda k: k.index)
-    blocks = {k: [[k.title]] for k in rivals}
-    lines, drawn = [], [o for o in found if o.own]
-    for y, (title, label, own) in enumerate(strips(drawn)):
-        worst = number(own[0].ratio) if own else ""
-        lines.append([float(y), title, label, worst, float(title != "")])
-        for k, o in enumerate(own):
-            shift = 0.6 * (k * 0.618034 % 1 - 0.5)  # the golden ratio spreads neighbours
-            blocks[o.rival.kernel].append([o.ratio, y + shift])
-    ratios = [o.ratio for o in drawn]
-    subject = f"{kernel} and the best other"
-    return figure(os.path.join(HERE, "sweep"), stem, common(result, [o.group for o in found], subject) | {
-        "colours": " ".join(map(colour, rivals)), "count": len(rivals), "strips": len(lines),
-        "verdict": verdict(found, kernel),
-        "kernel": kernel, "near": NEAR,
-        "low": min(0.95 * min(ratios), 0.8), "high": max(1.05 * max(ratios), 1.25)}, blocks.values(), [lines])
+    timed = [o for o in found if o.own]
+    rows, dots = list(strips(timed)), {k: [] for k in sorted({o.rival.kernel for o in found}, key=lambda k: k.index)}
+    figure, (ax,) = panels(width, 1, (1, 1), 0.45 + 0.14 * len(rows))
+    ax.set_yticks(range(len(rows)), [label for label, _ in rows])
+    for y, (tick, (_, own)) in enumerate(zip(ax.get_yticklabels(), rows)):
+        if own is None:
+            tick.set_weight("bold")
+            ax.axhline(y - 0.5, color=PALE, lw=0.8)
+            continue
+        ax.text(1.01, y, number(own[0].ratio), va="center", fontsize=SMALL, transform=ax.get_yaxis_transform())
+        for i, o in enumerate(own):  # the golden ratio spreads neighbours
+            dots[o.rival.kernel].append((o.ratio, y + 0.6 * (i * 0.618034 % 1 - 0.5)))
+    ax.text(1.01, 0, "worst", va="center", fontsize=SMALL, transform=ax.get_yaxis_transform())
+    for k, own in dots.items():
+        ax.plot(*zip(*own), ls="none", marker="o", ms=2.6, color=colour(k), label=k.title)
+    ratios = [o.ratio for o in timed]
+    low, high = min(0.95 * min(ratios), 0.8), max(1.05 * max(ratios), 1.25)
+    ax.axvspan(low, NEAR, color=WORSE, lw=0, zorder=0)
+    ax.axvline(NEAR, color=GREY, lw=0.8, ls="--", label="within 10 %")
+    ax.axvline(1, color=GREY, lw=0.9)
+    ax.set_ylim(len(rows) - 0.4, -0.6)
+    ax.tick_params(axis="y", length=0)
+    ax.grid(False, axis="y")
+    log_axis(ax.xaxis, low, high, room=10 if width == PAGE else 5)
+    return finish(figure, [ax], result, [o.group for o in found], f"{kernel} and the best other",
+                  f"time of the best other kernel / time of {kernel}; right of 1 {kernel} is faster",
+                  notes=[verdict(found, kernel) + "."], points="medians", title="best other kernel")
+

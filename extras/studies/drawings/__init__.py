@@ -3,7 +3,7 @@
 {rest of the name: what to draw}; the other draws that, as wide as it is told."""
 from collections import namedtuple
 
-from drawings import kernels, maps, narrow, noise, roofs, size, skew
+from drawings import kernels, maps, narrow, noise, roofs, size, skew, studies
 
 # files: the results of a record that it is drawn from; joint: from all of them in one figure
 Drawing = namedtuple("Drawing", "name pick draw files caption joint", defaults=(False,))
@@ -36,6 +36,13 @@ DRAWINGS = (
             "Which kernel is fastest over two axes of the workload, and by how much it leads the second."),
     Drawing("scaling", size.pick_scaling, size.scaling, ("scaling",),
             "Time per lookup against the lookups of a batch and the rows of the table, and the speed-up by threads."),
+    Drawing("ladder", *studies.OF_LADDER, ("ladder",),
+            "What each technique of a kernel is worth: the time without it over the time with all of them."),
+    Drawing("sweep", *studies.OF_SWEEP, ("sweep",),
+            "Is one kernel the fastest everywhere? The best other kernel's time over its own, a strip for each value of an "
+            "axis."),
+    Drawing("crossover", *studies.OF_CROSSOVER, ("crossover",),
+            "Dense gradient or sparse: the ratio of their times against the share of the rows that a batch touches."),
     Drawing("determinism", kernels.pick_determinism, kernels.determinism, ("standard", "traces"),
             "The fastest deterministic kernel beside the fastest one that is not, on each workload, with the ratio of "
             "their times."),

@@ -153,6 +153,6 @@ def determinism(width, result, groups):
                            **look(s.kernel, line=False) | {"label": f"{s.kernel.title}, {kind}"})
         ax.text(1.01, y, number(pair[0].ns / pair[1].ns), va="center", fontsize=6.5,
                 transform=ax.get_yaxis_transform())
-    log_axis(ax.xaxis, *range_of(drawn, 1.2), room=7 if width == PAGE else 5)
+    log_axis(ax.xaxis, *range_of(drawn, 1.2), room=7 if width == PAGE else 4)
     note = "Right: time of the fastest deterministic kernel / time of the fastest other one; below 1, none is lost."
     return finish(figure, [ax], result, groups, "what determinism costs", "ns per lookup", notes=[note])

@@ -14,11 +14,12 @@ from tap import ROOT
 import crossover
 import fake_studies
 import ladder
+import paper
 import results
 import scaling
 import sweep
 from made_results import made_up, need_matplotlib, series
-from spoiled import equal, need_gnuplot, one_line_error, run
+from spoiled import equal, one_line_error, run
 
 KERNELS = ("--kernel=cpu_fused", "--others=cpu_hash cpu_sort", "--dense=cpu_dense")
 GIB = 2**30
@@ -99,7 +100,7 @@ POINTS = {"wins": {"cpu_fused": 5, "cpu_hash": 10, "cpu_sort": 12},       # 2.00
 
 
 def test_a_loss_is_reported_as_one(folder):
-    need_gnuplot()
+    need_matplotlib()
     path = points_of(folder, POINTS)
     done = study("sweep", path, folder, *KERNELS)
     equal((done.returncode, done.stderr), (0, ""))
@@ -113,7 +114,7 @@ def test_a_loss_is_reported_as_one(folder):
 
 # --- whole runs
 def test_a_whole_sweep(folder):
-    need_gnuplot()
+    need_matplotlib()
     done, calls, path = measure("sweep", folder, "--seed=7")
     equal(done.returncode, 0)
     points = sweep.design((1, 2), 4 * GIB)
@@ -125,7 +126,7 @@ def test_a_whole_sweep(folder):
 
 
 def test_a_run_that_was_interrupted_goes_on(folder):
-    need_gnuplot()
+    need_matplotlib()
     quiet = os.path.join(folder, "quiet")  # if it exists, the same program is not interrupted any more
     again = lambda: measure("sweep", folder, "--reps=1", bad={"-t1": "interrupt"}, quiet=quiet)
     done, first, path = again()
@@ -193,7 +194,7 @@ CROSSING = {(share, rule): {"cpu_sort": 10, "cpu_fused": 5, "cpu_dense": ns}
 
 
 def test_a_threshold_is_reported(folder):
-    need_gnuplot()
+    need_matplotlib()
     done = study("crossover", crossing(folder, CROSSING), folder, "--kernel=cpu_sort")
     equal((done.returncode, done.stderr), (0, ""))
     assert ("Against cpu_sort, a dense gradient is faster: rowwise_adagrad from U/V = 40 % on; adam† never"
@@ -230,7 +231,7 @@ def lacking(kernel, *workloads):
 
 
 def test_the_ratios_of_a_ladder(folder):
-    need_gnuplot()
+    need_matplotlib()
     done = study("ladder", ladder_of(folder, WITHOUT), folder, *RUNGS)
     equal((done.returncode, done.stderr), (0, ""))
     equal([x for x in done.stdout.splitlines() if x.startswith("| ")], [
@@ -245,17 +246,18 @@ def test_the_ratios_of_a_ladder(folder):
 
 def test_each_technique_has_a_colour_and_a_marker(folder):
     names = [f"without_{c}" for c in "abcdefg"]
+    need_matplotlib()
+    paper.set_up()
     kernels = {f"emb_kernel_{k}": f"ladder | host | none | label of {k} | idea" for k in names}
     path = ladder_of(folder, {"cached": {k: (4, 5, 6) for k in (*RUNGS_BESIDE, *names)}}, **kernels)
     result = results.load(path)
-    figure = ladder.picture(result, ladder.read(result, *RUNGS_BESIDE), "", os.path.join(folder, "ladder"))
-    for key in ("colours", "points"):
-        looks = figure.variables[key].split()
-        equal((key, len(looks), len(set(looks))), (key, 8, 8))
+    ax, = ladder.drawn(paper.PAGE, result, ladder.read(result, *RUNGS_BESIDE), "cpu_fused").axes
+    for looks in zip(*((line.get_color(), line.get_marker()) for c in ax.containers if hasattr(c, "has_yerr") for line in c[:1])):
+        equal((len(looks), len(set(looks))), (8, 8))
 
 
 def test_missing_and_wrong_rungs_are_named(folder):
-    need_gnuplot()
+    need_matplotlib()
     times = {"zipf/alpha:1": lacking("without_a", "zipf/alpha:1")["zipf/alpha:1"],
              "cached": lacking("without_b", "cached")["cached"]}
     path = ladder_of(folder, times, emb_not_run_0="zipf/alpha:1 | without_a | WRONG RESULT: row 7")

@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: MIT
 """The result files of a page, by machine: single files, or all of a recorded machine."""
 import os
-import re
 from collections import namedtuple
 from dataclasses import dataclass, field
 
 import pages
+from drawings.studies import study_of
 from identity import other_machine, same_machine
 from points import STUDIES
 from program import ResultError
 from recorded import RESULTS, in_folder, make_command
-from results import LADDER, Result, load
+from results import Result, load
 
 VARIABLES = ("SPEC", "TRACE", "ALPHA", "DIMS", "ROWS", "BATCH", "POOLING", "RULE", "FILTER", "MODES", "PLACE",
              "SEED", "THREADS", "REPS", "RING")  # of make bench
@@ -43,10 +43,8 @@ class Source:
     @property
     def study(self):
         """The name of the study that measured it, if it has figures of its own; otherwise ''."""
-        if any(k.family == LADDER for k in self.result.kernels.values()):
-            return "ladder"
-        found = re.match(r"of (\w+)\.py", str(self.result.context.get("emb_var_SPEC")))
-        return found[1] if found and found[1] in STUDIES else ""
+        name = study_of(self.result)
+        return name if name in STUDIES else ""
 
     @property
     def modes(self):
