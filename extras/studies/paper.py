@@ -236,6 +236,8 @@ def finish(figure, axes, result, groups, subject, x="", y="", notes=None, points
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     FigureCanvasAgg(figure)
     width, body = figure.get_size_inches()
+    for ax in axes:
+        ax.title.set_linespacing(1.4)  # below an underscore
     caution, text = wrapped(result.doubt(groups), 0.9 * width), head(result, groups, subject, notes, points)
     figure.set_label(text)
     text = wrapped(text, width) if TITLES else ""
