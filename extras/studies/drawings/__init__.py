@@ -37,12 +37,11 @@ DRAWINGS = (
     Drawing("scaling", size.pick_scaling, size.scaling, ("scaling",),
             "Time per lookup against the lookups of a batch and the rows of the table, and the speed-up by threads."),
     Drawing("ladder", *studies.OF_LADDER, ("ladder",),
-            "What each technique of a kernel is worth: the time without it over the time with all of them."),
+            "What each technique is worth: time without it over time with all."),
     Drawing("sweep", *studies.OF_SWEEP, ("sweep",),
-            "Is one kernel the fastest everywhere? The best other kernel's time over its own, a strip for each value of an "
-            "axis."),
+            "Is one kernel the fastest everywhere? The best other's time over its own."),
     Drawing("crossover", *studies.OF_CROSSOVER, ("crossover",),
-            "Dense gradient or sparse: the ratio of their times against the share of the rows that a batch touches."),
+            "Dense or sparse gradient: ratio of times against the share of rows touched."),
     Drawing("determinism", kernels.pick_determinism, kernels.determinism, ("standard", "traces"),
             "The fastest deterministic kernel beside the fastest one that is not, on each workload, with the ratio of "
             "their times."),

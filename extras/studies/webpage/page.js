@@ -2,16 +2,10 @@
 // Tables that sort, filter, widen and save, and the explorer.
 "use strict";
 
-// The number of a cell: its exact value, or the number that its text begins with; null for a dash.
-function numberOf(cell) {
-  const found = /^[*≈]?-?\d[\d.]*/.exec(cell.dataset.value ?? cell.textContent.trim());
-  return found ? parseFloat(found[0].replace(/^[*≈]/, "")) : null;
-}
-
-// What a cell sorts by, and what is saved of it.
+// What a cell sorts by, and what is saved of it: its text, or a number, exact where the text is short; null for a dash.
 function valueOf(cell) {
-  const text = cell.textContent.trim();
-  return text === "-" ? null : cell.classList.contains("n") ? numberOf(cell) : text;
+  const text = cell.dataset.value ?? cell.textContent.trim();
+  return text === "-" ? null : cell.classList.contains("n") ? parseFloat(/-?\d[\d.]*/.exec(text)) : text;
 }
 
 // Empty cells come last in both directions.
@@ -45,7 +39,6 @@ function save(table, kind) {
   link.href = URL.createObjectURL(new Blob([text], { type: kind === "csv" ? "text/csv" : "application/json" }));
   link.download = `embfuse-${table.id}.${kind}`;
   link.click();
-  setTimeout(() => URL.revokeObjectURL(link.href), 1000);
 }
 
 // A form that scripts serve: it shows what fits now, and again whenever somebody changes it.
@@ -91,7 +84,7 @@ if (choice) {
   const text = (row, head) => row.cells[column[head]].textContent;
   const words = [...choice.querySelectorAll("select")], numbers = [...choice.querySelectorAll("input")];
   const unit = (field, value) => (field.name === "alpha" ? value / 0.2 : Math.log2(value));
-  const measured = (field, row) => numberOf(row.cells[field.dataset.column]);
+  const measured = (field, row) => valueOf(row.cells[field.dataset.column]);
   const far = (row) => Math.hypot(...numbers.map((f) => unit(f, Number(f.value)) - unit(f, measured(f, row))));
 
   // What the nearest points say of the fastest kernel.
