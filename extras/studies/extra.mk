@@ -35,10 +35,12 @@
 #|                machine's folder, interrupted; 2 a wrong result, which is kept; 3 a step is missing
 #| make claims    what is often said about fused optimizers, with verdicts from the records: extras/studies/study/claims.md
 #| make readme    write the pages of all recorded machines, the front page with the table of FRONT=,
-#|                extras/studies/study/results.md with tables of RECORDED=, the claims and the table of ARTIFACT.md
+#|                extras/studies/study/results.md with tables of RECORDED=, what a GPU has run, the claims, the table of
+#|                ARTIFACT.md and the sums of records and pictures
 #| make reproduce every figure and table of the pages again from the records, in OUT/reproduce/pages, compared with them;
 #|                prints each with the command, time, memory and disk of a new run. RUN=1 NAME=mine ITEMS="standard drift":
-#|                measure these (all) on this machine. Status 2: an item failed, 3: a page is older than its record
+#|                measure these (all) on this machine. Status 2: an item failed, 3: a page is older than its record, or a
+#|                page, a record or a picture was edited by hand (reports/results/SHA256SUMS has their sums)
 #| make figures   draw figures for a paper (PDF, SVG, PNG; in the width of a page and of a column) from a saved
 #|                result: RESULT=file.json; RECORD=zen4-2core: all of a recorded machine, into OUT/figures/, and the names
 #|                of those that have no data; TITLE=0: titles as text files beside them, FONT="Liberation Sans"

@@ -22,6 +22,10 @@ RECORD = "make record NAME={name} STEPS="
 PAGES = ("README.md", "ARTIFACT.md", "docs/*.md", "extras/*/study/*.md", "reports/results/*/README.md",
          "reports/results/history/*.md")
 FIGURES = re.compile(r"(?m)^\|.*\| *\*{0,2}-?\d+\.\d")  # a line of a table with a figure, not in its first cell
+# A measured figure in a sentence, which a generated section must have instead.
+TYPED = re.compile(r"\d[\d.]* (?:ns|us|ms|[MGT]B/s)\b|\d\.\d+ (?:to \d[\d.]* )?(?:times as|of (?:fp32|the time))|"
+                   r"\d+ % of (?:the (?:time|step|roof)|DRAM)")
+PROSE = ("README.md", "ARTIFACT.md", "docs/*.md", "extras/cuda/study/gpu.md")  # pages without one
 PICTURE = re.compile(r'!\[[^]]*\]\(([^)\s]+)\)|<img\s[^>]*?src="([^"]+)"')
 
 
@@ -58,9 +62,8 @@ def drawn(name):
 
 
 def of_step(step):
-    typed = ("docs/method.md",) if step.name == "types" else ()
     return Item(step.name, step.what, RECORD + step.name, sum(map(drawn, step.results), ()), tuple(step.results),
-                tuple(step.results), typed=typed)
+                tuple(step.results))
 
 
 def of_extras():
@@ -78,10 +81,13 @@ ITEMS = (
          ("reports/results/*/README.md",), ("says*",), ("standard",), measures=False),
     Item("gpus", "what a GPU has run, and published times", "make gpu-record", (), ("ran", "published"),
          measures=False),
+    Item("instructions", "executed instructions of device code", "make sass-counts", (), ("instructions",),
+         measures=False),
     Item("machines", "every recorded machine side by side", RECORD + "standard",
          ("reports/results/machines*",), ("machines",), ("standard",), measures=False),
     Item("claims", "folk claims, with verdicts from the records", "make claims",
-         (f"{STUDY}/claims.md", f"{STUDY}/claims/*.png"), (), tuple(n for s in STEPS for n in s.results), measures=False),
+         (f"{STUDY}/claims.md", f"{STUDY}/claims/*.png"), (), tuple(n for s in STEPS for n in s.results),
+         measures=False),
     Item("gallery", "every kind of figure for a paper", "make gallery",
          (f"{STUDY}/figures.md", f"{STUDY}/figures/*.png"), (), tuple(n for s in STEPS for n in s.results),
          measures=False),
@@ -91,8 +97,6 @@ ITEMS = (
          measures=False),
     Item("history", "speed over revisions of this project", "make history REVS='HEAD~20 HEAD~10 HEAD'",
          ("reports/results/history/*",)),
-    Item("storage", "a row's state apart or beside its weights", "make bench SPEC=datasets/storage.spec MODES=cold",
-         (), remade=False, typed=("docs/method.md",)),
     *of_extras())
 BY_NAME = {item.name: item for item in ITEMS}
 
@@ -129,6 +133,10 @@ def shown(root):
         own = [i.name for i in ITEMS if i.owns(page) or page in i.typed]
         if own or FIGURES.search(without_sections(text)):
             things["a table with figures"] = own
+        if any(fnmatch.fnmatch(page, pattern) for pattern in PROSE):
+            prose = re.sub(r"(?m)^(?: {4}|\|).*$", "", without_sections(text))
+            orphans += [f"{page}: '{found}' is typed; a generated section must have it"
+                        for found in TYPED.findall(" ".join(prose.split()))]
         orphans += [f"{page}: {thing} belongs to no item of extras/studies/items.py" for thing, owners in things.items()
                     if not owners]
         for name in dict.fromkeys(itertools.chain(*things.values())):

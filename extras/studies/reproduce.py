@@ -4,14 +4,17 @@
 compared with the pages, or from a new run (--run). Prints each item with its command and its cost.
 
 From records: --again are the commands that write the pages; they run in the copy. A page or the data of a picture
-that comes out different is older than its record. --run: measures items on this machine, one after another, and
-writes what they cost to OUTDIR/costs.json. --update: only fills the table of ARTIFACT.md.
+that comes out different is older than its record, or was edited. Records and pictures must have the sums that were
+written with the pages, since other libraries draw other pictures. --run: measures items on this machine, one after
+another, and writes what they cost to OUTDIR/costs.json. --update: only fills the table of ARTIFACT.md, and writes the
+sums.
 
 Exit status: 0 every page is as its records are, 1 usage, 2 an item of a new run failed, 3 a page is older than its
-record.
+record, or something was edited by hand.
 """
 import datetime
 import glob
+import hashlib
 import json
 import os
 import shlex
@@ -32,8 +35,12 @@ from recorded import ROOT, STORED, cpu_name
 from style import markdown_table, text_table
 
 # What the copy has of its own; all else is linked.
-OWN = ("README.md", "ARTIFACT.md", "docs", "reports", "extras/studies")
+OWN = ("README.md", "ARTIFACT.md", "docs", "reports", "extras/studies", "extras/cuda/study")
 COMPARED = (".md", ".tsv")  # pictures themselves differ with the libraries that draw them
+SUMS = "reports/results/SHA256SUMS"  # sha256sum -c reads it
+SUMMED = ("reports/results/*.json", "reports/results/*/gpu-verify.txt", "reports/results/*/*.json.gz",
+          *(f"{folder}.{kind}" for folder in ("reports/results/*", "reports/results/*/*", "extras/*/study/*",
+                                              "extras/*/study/*/*") for kind in ("svg", "png")))
 SAME, OLD, BY_RUN, NOT_THERE = "same", "OLD", "needs a run", "not recorded"
 HEADS = ("item", "what", "shows on", "new run", "time", "memory", "disk")
 NAME = "mine"  # of a machine, in commands of pages
@@ -88,6 +95,22 @@ def older(root, new):
     return differ, old
 
 
+def sums(root):
+    """{record or picture: its sum}, relative to the root."""
+    found = sorted(p for pattern in SUMMED for p in glob.glob(os.path.join(root, pattern)))
+    return {os.path.relpath(p, root): hashlib.sha256(Path(p).read_bytes()).hexdigest() for p in found}
+
+
+def edited(root):
+    """Lines about records and pictures that are not as they were when the pages were written."""
+    now, path = sums(root), Path(root, SUMS)
+    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    known = {name: digest for digest, _, name in (line.partition("  ") for line in lines)}
+    state = lambda name: "is not there" if name not in now else "is new" if name not in known else "was edited"
+    return [f"{name} {state(name)}; {SUMS} has its sum of the last make readme"
+            for name in sorted(now.keys() | known.keys()) if now.get(name) != known.get(name)]
+
+
 # --- what is printed
 def short(pages):
     """Pages as a list of few words."""
@@ -110,6 +133,7 @@ def update(path):
     root = os.path.dirname(os.path.abspath(path))
     own = [(f"`{a}`", b, c, f"`{d}`", *more) for a, b, c, d, *more in rows(root, NAME)]
     section.update(path, "items", "\n".join(markdown_table(HEADS, own, left=range(4))))
+    write_whole(os.path.join(root, SUMS), "".join(f"{digest}  {name}\n" for name, digest in sums(root).items()))
     print(path)
 
 
@@ -125,7 +149,7 @@ def from_records(args):
     copy(ROOT, new)
     make_again(args.again, new)
     differ, old = older(ROOT, new)
-    orphans = items.shown(ROOT)[1]
+    orphans = items.shown(ROOT)[1] + edited(ROOT)
     table = [("item", "state", *HEADS[2:])]
     table += [(name, state(BY_NAME[name], ROOT, old), *more) for name, _, *more in rows(ROOT, args.name or "NAME")]
     print("\n".join(text_table(table, left=range(4))))

@@ -20,7 +20,8 @@ from style import markdown_table, number
 VERIFIED = "reports/results/gpu-verified.txt"
 TESTED = "gpu-verify.txt"  # in the folder of a GPU
 PUBLISHED = "reports/results/published.json"
-SECTION = re.compile(r"<!-- table (says-([\w.-]+)|ran|published) -->")
+COUNTED = "extras/cuda/tests/golden/sass_counts.txt"
+SECTION = re.compile(r"<!-- table (says-([\w.-]+)|ran|published|instructions) -->")
 DENSE = "cpu_dense"
 WIDTH = 120
 
@@ -50,8 +51,8 @@ def of_record(recorded, at):
     own = {g.workload: g.of(kernel) for g in groups}
     first = sum(g.of(kernel) in g.fastest() for g in groups)
     percent = lambda share: f"{100 * share:.0f} %"
-    time = (f"* **Time.** `{kernel}` is the fastest kernel that builds its index in the step, or cannot be told from it, "
-            f"on {first} of {len(groups)} workloads: {ends({w: s.ns for w, s in own.items()})} ns per lookup "
+    time = (f"* **Time.** `{kernel}` is the fastest kernel that builds its index in the step, or cannot be told from "
+            f"it, on {first} of {len(groups)} workloads: {ends({w: s.ns for w, s in own.items()})} ns per lookup "
             f"({groups[0].rule}, cold caches; {result.machine()}).")
     for other in (below, dense):
         ratios = {g.workload: g.of(other).ns / g.of(kernel).ns for g in groups if g.of(other)}
@@ -141,6 +142,17 @@ def published(recorded):
     return markdown_table(("workload", "rule", "system", "device", "ms", "source"), sorted(rows), left=(0, 1, 2, 3, 5))
 
 
+# --- counts
+def instructions():
+    """A table of the instructions that a warp issues for a lookup, from the counts that tests compare with."""
+    path = os.path.join(ROOT, COUNTED)
+    line = r"(?m)^(\w+): .* \| (.*) \| issued (\d+) lookups (\d+) .* registers (\d+) blocks (\d+) code (\d+)"
+    found = re.findall(line, Path(path).read_text(encoding="utf-8"))
+    return markdown_table(("rule", "batch", "instructions per lookup", "registers", "blocks of an SM", "code, KiB"), [
+        (rule, batch, f"{int(issued) / int(lookups):.1f}", registers, blocks, f"{int(code) / 1024:.1f}")
+        for rule, batch, issued, lookups, registers, blocks, code in found], left=(0, 1))
+
+
 # --- pages
 def publish(page, recorded):
     """Fills the sections of a page."""
@@ -150,6 +162,8 @@ def publish(page, recorded):
             lines = ran(recorded, at)
         elif name == "published":
             lines = published(recorded)
+        elif name == "instructions":
+            lines = instructions()
         else:
             own = next((r for r in recorded if r.name == machine), None)
             if own is None:

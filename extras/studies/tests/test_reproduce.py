@@ -4,6 +4,7 @@
 section belongs to an item, and new runs with a stand-in for make."""
 import json
 import os
+import re
 import subprocess
 import sys
 
@@ -44,6 +45,50 @@ def test_no_page_is_older_than_its_record(folder):
     assert done.returncode == 0, done.stderr.strip()
     for item in ITEMS:
         assert f"\n{item.name} " in done.stdout, item.name
+    an_edit_by_hand_is_found(folder, os.path.join(folder, "it's", "reproduce", "pages"))
+
+
+# A page or data of a picture of each kind, and text before the figure that is edited.
+KINDS = {"README.md": "<!-- table standard -->", "ARTIFACT.md": "<!-- table items -->",
+         "docs/cuda.md": "<!-- table ran -->", "extras/cuda/study/gpu.md": "<!-- table published -->", f"{items.STUDY}/claims.md": "## 4.",
+         f"{items.STUDY}/figures.md": "](", f"{items.STUDY}/results.md": "<!-- table machines -->",
+         "reports/results/h200/README.md": "<!-- table standard -->", "reports/results/zen4-2core/crossover.md": "",
+         "reports/results/history/history.md": "", "reports/results/machines.tsv": "",
+         "reports/results/zen2-2core/time-rowwise_adagrad-cold.tsv": ""}
+
+
+def an_edit_by_hand_is_found(folder, new):
+    """Of one digit on a page of each kind; new: the pages as the records are."""
+    ours = os.path.join(folder, "edited")
+    reproduce.copy(ROOT, ours)
+    for file, after in [*KINDS.items(), ("README.md", "<!-- table says -->"), ("README.md", "<!-- table says-h200 -->")]:
+        text = read(ours, file)
+        found = re.compile(r"\d").search(text, text.index(after) + len(after))
+        put(ours, file, f"{text[:found.start()]}{9 - int(found[0])}{text[found.end():]}")
+        equal(reproduce.older(ours, new)[0], [file])
+        put(ours, file, text)
+
+
+def test_edited_records_and_pictures_are_found(folder):
+    """Of each kind; in this repository there are none."""
+    equal(reproduce.edited(ROOT), [])
+    root = os.path.join(folder, "edited")
+    reproduce.copy(ROOT, root)
+    for file in ("reports/results/h200/standard.json.gz", "reports/results/published.json",
+                 "reports/results/h200/gpu-verify.txt", "reports/results/machines.svg", f"{items.STUDY}/claims/4.png",
+                 "reports/results/zen4-2core/paper-types-cold.svg"):
+        path = os.path.join(root, file)
+        with open(path, "rb") as whole:
+            bytes_ = whole.read()
+        os.unlink(path)
+        equal(reproduce.edited(root), [f"{file} is not there; {reproduce.SUMS} has its sum of the last make readme"])
+        with open(path, "wb") as out:
+            out.write(bytes_[:-1] + bytes([bytes_[-1] ^ 1]))
+        assert reproduce.edited(root)[0].startswith(f"{file} was edited; "), file
+        with open(path, "wb") as out:
+            out.write(bytes_)
+    put(root, "reports/results/h200/new.svg", "x")
+    assert reproduce.edited(root)[0].startswith("reports/results/h200/new.svg is new; ")
 
 
 def test_every_figure_and_section_belongs_to_an_item(_folder):
@@ -64,6 +109,11 @@ def tree(folder, name):
     return root
 
 
+def read(root, file):
+    with open(os.path.join(root, file), encoding="utf-8") as text:
+        return text.read()
+
+
 def put(root, file, text):
     with open(os.path.join(root, file), "w", encoding="utf-8") as out:
         out.write(text)
@@ -79,6 +129,10 @@ def test_an_orphan_is_named(folder):
                                  for thing in ("section odd", "odd.png", "docs/also.png")])
     put(root, "docs/more.md", "| a | b |\n|---|---|\n| x | **2.5** |\n")
     equal(items.shown(root)[1], ["docs/more.md: a table with figures belongs to no item of extras/studies/items.py"])
+    for text, figure in (("It takes 7 ns.", "7 ns"), ("a copy moved 4.1\nTB/s", "4.1 TB/s"),
+                         ("1.06 to 2.5\ntimes as long", "1.06 to 2.5 times as"), ("It reaches 42 % of the roof.", "42 % of the roof")):
+        put(root, "docs/more.md", f"{text}\n    2 ns of code\n<!-- table items -->\n3 ns\n<!-- end items -->\n")
+        equal(items.shown(root)[1], [f"docs/more.md: '{figure}' is typed; a generated section must have it"])
 
 
 def test_what_differs_is_old(folder):
