@@ -41,7 +41,8 @@ def ends(values, text=number):
 
 
 def of_record(recorded, at):
-    """Lines about the standard workloads of a machine, cold. at: the folder of the page, relative to the root."""
+    """Lines about the standard workloads of a machine, cold. at: the folder of the page, relative to the root. The front
+    page has the time alone, and of a CPU the distance from the machine."""
     result = recorded.results.get("standard")
     if result is None:
         return ["`standard` is not recorded on this machine."]
@@ -62,15 +63,15 @@ def of_record(recorded, at):
     rest = "".join(f", `{k}` {mib(k, 'scratch_mib')}" for k in (below, dense) if g.of(k))
     memory = (f"* **Memory.** On `{g.workload}`, where weights and state take {mib(kernel, 'persistent_mib')}, "
               f"`{kernel}` needs {mib(kernel, 'scratch_mib')} of scratch{rest}.")
-    lines, shares = [time, memory], {w: v for w, s in own.items() if (v := machines.share_of(s))}
+    lines, shares = [time, memory][:2 if at else 1], {w: v for w, s in own.items() if (v := machines.share_of(s))}
     reached = {w: v for w, v in shares.items() if v <= 1}
-    if reached:
+    if reached and (at or not recorded.gpu):
         roof = f"[roof]({os.path.relpath('docs/method.md', at)}#traffic-model-and-roof) of the step"
         lines.append(f"* **Distance from the machine.** `{kernel}` reaches {ends(reached, percent)} of the "
                      f"{'ceiling of random rows' if recorded.gpu else roof}."
                      + "".join(f" On `{w}` the ceiling is too low to say." for w in shares if w not in reached))
     planned = {g.workload: 1 - s.ns / g.of(kernel).ns for g in groups if (s := g.of(f"{kernel}_planned"))}
-    if recorded.gpu and planned:
+    if recorded.gpu and planned and at:
         lines.append(f"* **Index.** It takes {ends(planned, percent)} of the step, by `{kernel}_planned`.")
     return [*result.cautions("**"), *wrapped(lines)]
 
@@ -99,8 +100,8 @@ def verified():
 
 
 def ran(recorded, at):
-    """A line for each GPU: what ran there, when, of which commit, and which kernels have changed since. at: as for
-    of_record()."""
+    """A line for each GPU: what ran there, when, of which commit, and which kernels have changed since; on the front page
+    the last alone. at: as for of_record()."""
     lines, passed, names = [], verified(), today()
     for r in (r for r in recorded if r.gpu):
         context, path = next(iter(r.results.values())).context, r.path(TESTED)
@@ -110,6 +111,8 @@ def ran(recorded, at):
                 f"[times]({folder}/README.md)")
         if os.path.exists(path):
             line += f"; tests: {fact(path, 'result')} ([record]({folder}/{TESTED}))"
+        if not at:
+            line = f"* [{context['emb_gpu']}]({folder}/README.md), {str(context.get('emb_date', '?'))[:10]}"
         same = [f"`{k}`" for k in names if k in passed.get(context["emb_gpu"], ())]
         line += f". Of the {len(names)} device kernels of today, {len(same)} passed there as they are"
         line += f" ({', '.join(same)})." if same else "."
