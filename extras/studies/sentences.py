@@ -73,14 +73,15 @@ def of_record(recorded, at):
     planned = {g.workload: 1 - s.ns / g.of(kernel).ns for g in groups if (s := g.of(f"{kernel}_planned"))}
     if recorded.gpu and planned and at:
         lines.append(f"* **Index.** It takes {ends(planned, percent)} of the step, by `{kernel}_planned`.")
-    return [*result.cautions("**"), *wrapped(lines)]
+    return [*([f"**{doubt}**", ""] if (doubt := result.doubt(groups)) else []), *wrapped(lines)]
 
 
 def with_picture(recorded, at):
     """The picture of the times, and the lines."""
     rule = recorded.results["standard"].groups("cold")[0].rule
     picture = f"{os.path.relpath('reports/results', at)}/{recorded.name}/time-{rule}-cold.svg"
-    return [f'<img src="{picture}" width="640" alt="Time per lookup on {recorded.name}">', "", *of_record(recorded, at)]
+    what_ran = ran([recorded], at) if recorded.gpu and not at else []
+    return [f'<img src="{picture}" width="640" alt="Time per lookup on {recorded.name}">', "", *of_record(recorded, at), *what_ran]
 
 
 # --- GPUs
