@@ -10,17 +10,17 @@ import tap
 
 # Lines, words or files: at most.
 BUDGETS = {
-    "core": 36900,                # lines of code outside of its tests
-    "core tests": 13800,
-    "extras": 33900,
-    "extras tests": 13100,
-    "words of Markdown": 51000,   # outside of reports/results/
+    "core": 37300,                # lines of code outside of its tests
+    "core tests": 14000,
+    "extras": 34400,
+    "extras tests": 13400,
+    "words of Markdown": 29000,   # outside of results: reports/results/ and the study/ of an extra
     "lines of README.md": 120,
     "lines of make help": 30,
-    "files that cpu_fused reaches": 26,  # rules and generated lists aside
+    "files that cpu_fused reaches": 24,  # rules and generated lists aside
     "lines that cpu_fused reaches": 3870,
     "lines of a file": 540,
-    "lines of a function in C": 92,
+    "lines of a function in C": 73,
 }
 CODE = (".c", ".h", ".cpp", ".cu", ".cuh", ".py", ".sh", ".mk", ".inc", ".gp", ".js", ".css", ".html", ".spec", ".map", ".in", ".yml")
 UNCOUNTED = re.compile(r"^reports/results/|/golden/|/seeds/|^man/")
@@ -55,7 +55,7 @@ def of_code(files):
 
 def reached(file):
     """The files of this tree that a kernel includes, and those that hold the functions which it shares with others."""
-    work, found = [file, *(os.path.join("kernels/host", f) for f in ("update.c", "updater.c", "row.c"))], set()
+    work, found = [file, *(os.path.join("kernels/host", f) for f in ("update.c", "row.c"))], set()
     while work:
         path = work.pop()
         if path in found or not os.path.exists(os.path.join(tap.ROOT, path)):
@@ -86,7 +86,7 @@ def test_budgets(_):
     told = subprocess.run(["make", "-s", "help"], cwd=tap.ROOT, capture_output=True, text=True, check=True,
                           env={k: v for k, v in os.environ.items() if not k.startswith("MAKE")}).stdout
     weighed = of_code(files) | {
-        "words of Markdown": sum(len(text(f).split()) for f in files if f.endswith(".md")),
+        "words of Markdown": sum(len(text(f).split()) for f in files if f.endswith(".md") and "/study/" not in f),
         "lines of README.md": lines("README.md"), "lines of make help": told.count("\n"),
         "files that cpu_fused reaches": len(reach), "lines that cpu_fused reaches": sum(map(lines, reach)),
         "lines of a file": largest[0], "lines of a function in C": function[0]}
