@@ -34,7 +34,7 @@ PLANNED_NOTE = ("§ builds its index before the step. The time leaves the index 
                 "fastest. The time of an iteration includes it.")
 UNSURE_MARK = "~"  # of a row that is not to be quoted; Result.caution() says why
 NOTES = {DENSE_MARK: DENSE_NOTE, PLANNED_MARK: PLANNED_NOTE,
-         UNSURE_MARK: "~ or grey: not to be quoted, as the line about rows says."}
+         UNSURE_MARK: "~ or grey: not to be quoted."}
 OVER_MARK = "‡"
 OVER_NOTE = ("‡ over 100 %: at the roof. Its ceilings are too low where a batch touches few rows, where rows are narrow, "
              "or where gradients are still in a near cache. A few % over it are noise.")

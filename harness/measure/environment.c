@@ -2,9 +2,7 @@
 #define _GNU_SOURCE
 #include "harness/measure/environment.h"
 
-#include <dirent.h>
 #include <gnu/libc-version.h>
-#include <math.h>
 #include <omp.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -85,33 +83,6 @@ static void put_virtualised(const struct sink *s) {
     static char text[1 << 14]; /* the first CPU has its flags here */
     const bool read = read_start("/proc/cpuinfo", text, sizeof text);
     put(s, "emb_virtualised", !read ? NULL : strstr(text, " hypervisor") ? "yes" : "no");
-}
-
-/* True if the first word after the ')' of a thread's stat is R. */
-static bool runs(const char *thread) {
-    char path[64], text[128];
-    snprintf(path, sizeof path, "/proc/self/task/%.20s/stat", thread);
-    read_start(path, text, sizeof text);
-    const char *end = strrchr(text, ')');
-    return end && end[1] == ' ' && end[2] == 'R';
-}
-
-static int own_threads_running(void) {
-    DIR *d = opendir("/proc/self/task");
-    int count = 0;
-    for (struct dirent *e; d && (e = readdir(d));) count += e->d_name[0] != '.' && runs(e->d_name);
-    if (d) closedir(d);
-    return count;
-}
-
-double environment_others(void) {
-    int before = own_threads_running(), all = -1;
-    char text[80];
-    read_start("/proc/loadavg", text, sizeof text);
-    sscanf(text, "%*s %*s %*s %d/", &all);
-    int after = own_threads_running(); /* own threads may go to sleep meanwhile */
-    int own = before > after ? before : after;
-    return all < 0 ? NAN : all > own ? all - own : 0;
 }
 
 /* A program without device kernels does not report their compiler. */

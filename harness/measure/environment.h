@@ -11,10 +11,6 @@
 extern "C" {
 #endif
 
-/* Threads of other processes that run, or wait for a CPU, at this moment: 0 on a quiet machine; NaN
- * if the system does not report them. Takes about ten microseconds. */
-double environment_others(void);
-
 /* Calls add(ctx, key, value) for every fact, as it is now: call it before a run to get the load
  * before the run. Keys begin with "emb_". device: NULL if the run measures no device kernel. */
 void environment_describe(int threads, const struct device_facts *device,

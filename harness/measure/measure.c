@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "harness/measure/environment.h"
 #include "harness/registry.h"
 
 /* Most tries for one undisturbed sample, and the time after which no further try starts. On a
@@ -266,6 +265,5 @@ int measure_sample(struct measure *m, const struct kernel *k, enum cache_mode mo
             return -1;
         if (!out->times.disturbed || m->once || clock_seconds() - begin > seconds_for_tries) break;
     }
-    out->others = environment_others();
     return 0;
 }

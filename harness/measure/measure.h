@@ -27,7 +27,6 @@ struct sample {
     int batch;              /* its number in the ring */
     bool iteration;         /* this is a sample of an iteration */
     int rejected;           /* disturbed tries before this one */
-    double others;          /* environment_others(), right after the step */
 };
 
 /* The ceilings that were measured last. */

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * The Google Benchmark driver records and shows runs, their counters, the words of their labels, and the
- * progress line. Rows of the record have disturbed, that their last try was, and load_others, the threads
- * of other processes that ran or waited for a CPU; the context has, for the run:
+ * progress line. Rows of the record have disturbed, that their last try was; the context has, for the run:
  *
  *     emb_cpus_allowed   CPUs that this process may use
  *     emb_cut_short      only in an incomplete record: how many samples it has, and whether a
@@ -164,7 +163,6 @@ inline void sample_counters(benchmark::UserCounters &c, const struct measure *m,
     c["threads"] = m->threads;
     c["rejected_samples"] = s.rejected;
     c["disturbed"] = s.times.disturbed;
-    c["load_others"] = s.others;
 }
 
 /* The machine that first showed both states of a virtual machine's cores takes 41-52 ns with a

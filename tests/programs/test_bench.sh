@@ -161,7 +161,7 @@ assert c["emb_cpu_model"] == (program.cpu_model() or "unavailable"), c["emb_cpu_
 assert c["emb_var_SEED"] == "7" and c["emb_var_DIMS"] == "8"
 for r in rows:
     for k in ("ns_per_lookup", "lookups_per_s", "traffic_gbs", "copy_gbs", "share_copy", "share_rmw", "persistent_mib",
-              "scratch_mib", "peak_mib", "rejected_samples", "disturbed", "load_others", "distinct", "hottest_share",
+              "scratch_mib", "peak_mib", "rejected_samples", "disturbed", "distinct", "hottest_share",
               "in_bag_duplicates", "latency_ns", "lines_in_flight"):
         assert isinstance(r[k], (int, float)), k
     assert "check=exact" in r["label"] and "fingerprint=" in r["label"]
