@@ -19,9 +19,10 @@ import statistics
 from collections import Counter
 from dataclasses import dataclass, field, replace
 
+from doubts import Doubts
 from identity import gpu_text, of_gpu, one_work
 from program import ResultError, read_text
-from verdict import FEWEST, PRECISION, precise, told_apart
+from verdict import PRECISION, precise, told_apart
 
 SCHEMA = "1"
 # The reason starts with one of these if a kernel failed its check, broke the device, or crashed.
@@ -239,7 +240,7 @@ class Group:
 
 
 @dataclass
-class Result:
+class Result(Doubts):
     path: str
     context: dict
     kernels: dict  # name -> Kernel, in the order of the file
@@ -295,37 +296,6 @@ class Result:
         types = lambda w: dict(re.findall(rf" ({'|'.join(TYPES)}) (\w+)",
                                           str(self.context.get(f"emb_workload_{w}", ""))))
         return [Group(w, r, mode, series, types(w), self.precision) for (w, r), series in found.items()]
-
-    def rows(self, groups=None):
-        """(series, whether it may be quoted) of these groups, or of all, that have a time."""
-        every = groups or [g for mode in dict.fromkeys(s.mode for s in self.series) for g in self.groups(mode)]
-        return [(s, g.quotable(s)) for g in every for s in g.measured()]
-
-    def caution(self, groups=None):
-        """One line about the rows of these groups, or of all, that are not to be quoted; '' if there are none."""
-        rows = self.rows(groups)
-        unsure = [s for s, quotable in rows if quotable is False]
-        few = f", or of fewer than {FEWEST} samples" * any(len(s.samples) < FEWEST for s in unsure)
-        return (f"{len(unsure)} of {len(rows)} rows are not to be quoted: uncertain by more than "
-                f"{100 * self.precision:g} %{few}") if unsure else ""
-
-    def cut_short(self):
-        """One line that says what cut the run short, a signal or a crash, and how many samples there are; or ''."""
-        cut = self.context.get("emb_cut_short")
-        return f"cut short: {cut}" if cut else ""
-
-    def doubts(self, groups=None):
-        """cut_short() and caution() as lines, which every report of a result prints."""
-        return [line for line in (self.cut_short(), self.caution(groups)) if line]
-
-    def doubt(self, groups=None):
-        """The doubts in one line, for a picture or a cell of a table; '' if there are none."""
-        return "; ".join(self.doubts(groups))
-
-    def cautions(self, mark="", groups=None):
-        """The doubts as lines to put above a text, and an empty line; mark ** makes them bold in a page."""
-        lines = [f"{mark}{line}{mark}" for line in self.doubts(groups)]
-        return [*lines, ""] if lines else []
 
     def machine(self):
         """One line about the machine that the figures were measured on."""

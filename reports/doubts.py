@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: MIT
+"""What every report of a result says of its reliability: by what the run was cut short, and how many rows are not to be
+quoted. A row may be quoted if the ratio that it states is precise (Group.quotable)."""
+from verdict import FEWEST
+
+
+class Doubts:
+    """A part of Result."""
+
+    def rows(self, groups=None):
+        """(series, whether it may be quoted) of these groups, or of all, that have a time."""
+        every = groups or [g for mode in dict.fromkeys(s.mode for s in self.series) for g in self.groups(mode)]
+        return [(s, g.quotable(s)) for g in every for s in g.measured()]
+
+    def caution(self, groups=None):
+        """One line about the rows of these groups, or of all, that are not to be quoted; '' if there are none."""
+        rows = self.rows(groups)
+        unsure = [s for s, quotable in rows if quotable is False]
+        few = f", or of fewer than {FEWEST} samples" * any(len(s.samples) < FEWEST for s in unsure)
+        return (f"{len(unsure)} of {len(rows)} rows are not to be quoted: uncertain by more than "
+                f"{100 * self.precision:g} %{few}") if unsure else ""
+
+    def cut_short(self):
+        """One line that says what cut the run short, a signal or a crash, and how many samples there are; or ''."""
+        cut = self.context.get("emb_cut_short")
+        return f"cut short: {cut}" if cut else ""
+
+    def doubts(self, groups=None):
+        """cut_short() and caution() as lines, which every report of a result prints."""
+        return [line for line in (self.cut_short(), self.caution(groups)) if line]
+
+    def doubt(self, groups=None):
+        """The doubts in one line, for a picture or a cell of a table; '' if there are none."""
+        return "; ".join(self.doubts(groups))
+
+    def cautions(self, mark="", groups=None):
+        """The doubts as lines to put above a text, and an empty line; mark ** makes them bold in a page."""
+        lines = [f"{mark}{line}{mark}" for line in self.doubts(groups)]
+        return [*lines, ""] if lines else []
