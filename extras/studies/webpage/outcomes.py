@@ -90,15 +90,15 @@ def row(source, group):
 # --- machines side by side
 def side_by_side(machines_, kernel, below):
     """({name: cells of its first file}, table) of workloads that several machines have; None otherwise."""
-    columns = {m.name: machines.cells(m.sources[0].result, kernel, below) for m in machines_
-               if "cold" in m.sources[0].modes}
+    firsts = {m.name: m.sources[0] for m in machines_ if "cold" in m.sources[0].modes}
+    columns = {name: machines.cells(s.result, kernel, below) for name, s in firsts.items()}
     shared = [w for w in machines.workloads(columns) if sum(w in own for own in columns.values()) > 1]
     if len(columns) < 2 or not shared:
         return None
     columns = {name: {w: c for w, c in own.items() if w in shared} for name, own in columns.items()}
-    doubts = {m.name: m.sources[0].result.doubt() for m in machines_}
+    cautions = {(name, g.workload): caution(s, g) for name, s in firsts.items() for g in reversed(s.result.groups("cold"))}
     heads = ("machine", "workload", "ns/lookup", f"over {below}", "of the roof")
-    return columns, Table("machines-beside", heads, [Row((name, w, *machines.texts(own[w], kernel)), doubts[name])
+    return columns, Table("machines-beside", heads, [Row((name, w, *machines.texts(own[w], kernel)), cautions[name, w])
                                                      for w in shared for name, own in columns.items() if w in own])
 
 
