@@ -129,8 +129,7 @@ RECORDED ?= reports/results/zen5-2core
 looked_at = $(watched) --below=cpu_sort
 recorded  = $(patsubst %/standard.json.gz,%,$(sort $(wildcard reports/results/*/standard.json.gz)))
 write_pages    = $(PYTHON) extras/studies/pages.py $(recorded) --front=README.md --leading=$(call quoted,$(FRONT)) \
-                 --front=extras/studies/study/results.md --leading=$(call quoted,$(RECORDED)) $(looked_at) \
-                 $(foreach p,README.md docs/cuda.md extras/cuda/study/gpu.md,--sentences=$p)
+                 --front=extras/studies/study/results.md --leading=$(call quoted,$(RECORDED)) $(looked_at)
 write_claims   = $(PYTHON) extras/studies/claims/page.py extras/studies/study/claims.md $(recorded)
 write_history  = $(PYTHON) extras/studies/history.py --out=reports/results/history
 write_artifact = $(PYTHON) extras/studies/reproduce.py --update=ARTIFACT.md

@@ -25,7 +25,7 @@ FIGURES = re.compile(r"(?m)^\|.*\| *\*{0,2}-?\d+\.\d")  # a line of a table with
 # A measured figure in a sentence, which a generated section must have instead.
 TYPED = re.compile(r"\d[\d.]* (?:ns|us|ms|[MGT]B/s)\b|\d\.\d+ (?:to \d[\d.]* )?(?:times as|of (?:fp32|the time))|"
                    r"\d+ % of (?:the (?:time|step|roof)|DRAM)")
-PROSE = ("README.md", "ARTIFACT.md", "docs/*.md", "extras/cuda/study/gpu.md")  # pages without one
+PROSE = ("README.md", "ARTIFACT.md", "docs/*.md", "extras/*/study/gpu.md")  # pages without one
 PICTURE = re.compile(r'!\[[^]]*\]\(([^)\s]+)\)|<img\s[^>]*?src="([^"]+)"')
 
 

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 """Writes the pages of recorded machines from their results alone: README.md and the pictures of each folder.
 With --front it also fills the tables of the front page and its further pages: tables of one leading machine,
-and one table of all machines.
+and one table of all machines; and on every page the sections of sentences.py.
 
 notes.md in the folder of a machine adds what the results do not say.
 """
@@ -17,6 +17,7 @@ from pathlib import Path
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
 sys.path.insert(0, os.path.join(ROOT, "reports"))
 import compilers
+import items
 import machines
 import sentences
 import memory
@@ -55,7 +56,7 @@ ACROSS = {"roof": "rules-", "winners": "winners-", "types": "types"}  # figures 
 MODES = {"iteration": "iteration"}  # of a result, if not cold
 # The rule that all peers have, and the figure that shows a result with peers.
 PEERS = {"peers": "time-adagrad", "iteration": "stages-adagrad"}
-FRONT = ("says", "standard", "traces", "ladder", "sweep", "scaling", "peers", "peers-1-thread", "iteration",
+FRONT = ("says", "traces", "ladder", "sweep", "scaling", "peers", "peers-1-thread", "iteration",
          "crossover")
 
 
@@ -137,7 +138,7 @@ def text(recorded, pictures):
     if os.path.exists(notes):
         out += [read_word(notes), ""]
     if recorded.gpu:
-        out += [*sentences.ran([recorded], recorded.folder), "", *sentences.of_record(recorded, recorded.folder), ""]
+        out += [*sentences.of_record(recorded, recorded.folder), ""]
     missing = [f"`{n}`" for n in RESULTS if n not in results]
     others = [os.path.basename(p) for p in sorted(glob.glob(recorded.path("*" + STORED)))]
     others = [f"`{n}`" for n in others if n.removesuffix(STORED) not in results]
@@ -277,8 +278,6 @@ def main():
                         help="also update the front page; repeat the option for its further pages")
     parser.add_argument("--leading", metavar="FOLDER", action="append",
                         help="the machine whose tables it shows; once, or once for each page")
-    parser.add_argument("--sentences", metavar="PAGE.md", action="append", default=[],
-                        help="also write what records say in words, into its sections says-MACHINE, ran and published")
     parser.add_argument("--kernel", required=True, metavar="NAME", help="the kernel under study")
     parser.add_argument("--below", required=True, metavar="NAME", help="the kernel to compare it with")
     args = parser.parse_args()
@@ -293,8 +292,8 @@ def main():
             parser.error(f"{len(args.front)} pages and {len(leading)} leading machines: one, or one for each page")
         machines_of = map(machine, leading * len(args.front))
         front(dict(zip(args.front, machines_of)), recorded, args.kernel, args.below)
-    for page in args.sentences:
-        sentences.publish(page, recorded)
+        for page in items.pages("."):
+            sentences.publish(page, recorded)
 
 
 if __name__ == "__main__":

@@ -35,7 +35,8 @@ from recorded import ROOT, STORED, cpu_name
 from style import markdown_table, text_table
 
 # What the copy has of its own; all else is linked.
-OWN = ("README.md", "ARTIFACT.md", "docs", "reports", "extras/studies", "extras/cuda/study")
+OWN = ("README.md", "ARTIFACT.md", "docs", "reports", "extras/studies",
+       *(os.path.relpath(p, ROOT) for p in glob.glob(os.path.join(ROOT, "extras/*/study")) if p.split("/")[-2] != "studies"))
 COMPARED = (".md", ".tsv")  # pictures themselves differ with the libraries that draw them
 SUMS = "reports/results/SHA256SUMS"  # sha256sum -c reads it
 SUMMED = ("reports/results/*.json", "reports/results/*/gpu-verify.txt", "reports/results/*/*.json.gz",

@@ -6,7 +6,6 @@ import json
 import os
 import re
 import statistics
-import textwrap
 from pathlib import Path
 
 import machines
@@ -20,19 +19,12 @@ from style import markdown_table, number
 VERIFIED = "reports/results/gpu-verified.txt"
 TESTED = "gpu-verify.txt"  # in the folder of a GPU
 PUBLISHED = "reports/results/published.json"
-COUNTED = "extras/cuda/tests/golden/sass_counts.txt"
+COUNTED = "extras/*/tests/golden/sass_counts.txt"
 SECTION = re.compile(r"<!-- table (says-([\w.-]+)|ran|published|instructions) -->")
 DENSE = "cpu_dense"
-WIDTH = 120
 
 
 # --- a record
-def wrapped(lines):
-    """Lines of a list as a page has them."""
-    return [textwrap.fill(line, WIDTH, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
-            for line in lines]
-
-
 def ends(values, text=number):
     """'6.91 (`cached`) to 43.2 (`zipf/alpha:0`)' of {name: value}"""
     low, high = min(values, key=values.get), max(values, key=values.get)
@@ -41,14 +33,13 @@ def ends(values, text=number):
 
 
 def of_record(recorded, at):
-    """Lines about the standard workloads of a machine, cold. at: the folder of the page, relative to the root. The front
-    page has the time alone, and of a CPU the distance from the machine."""
-    result = recorded.results.get("standard")
-    if result is None:
-        return ["`standard` is not recorded on this machine."]
-    kernel, below = recorded.kernel, recorded.below
+    """Lines about a machine: what a GPU has run, and the standard workloads, cold. at: the folder of the page, relative
+    to the root. The front page has the time alone, and of a CPU the distance from the machine."""
+    result, kernel, below = recorded.results["standard"], recorded.kernel, recorded.below
     dense = machines.kernel_on("device" if recorded.gpu else "host", DENSE)
     groups = [g for g in result.groups("cold") if g.of(kernel)]
+    if not groups:
+        return [f"`standard` has no times of `{kernel}`."]
     own = {g.workload: g.of(kernel) for g in groups}
     first = sum(g.of(kernel) in g.fastest() for g in groups)
     percent = lambda share: f"{100 * share:.0f} %"
@@ -73,15 +64,16 @@ def of_record(recorded, at):
     planned = {g.workload: 1 - s.ns / g.of(kernel).ns for g in groups if (s := g.of(f"{kernel}_planned"))}
     if recorded.gpu and planned and at:
         lines.append(f"* **Index.** It takes {ends(planned, percent)} of the step, by `{kernel}_planned`.")
-    return [*([f"**{doubt}**", ""] if (doubt := result.doubt(groups)) else []), *wrapped(lines)]
+    doubt = result.doubt(groups)
+    return [*([f"**{doubt}**", ""] if doubt else []), *(ran([recorded], at) if recorded.gpu else []), *lines]
 
 
 def with_picture(recorded, at):
     """The picture of the times, and the lines."""
     rule = recorded.results["standard"].groups("cold")[0].rule
     picture = f"{os.path.relpath('reports/results', at)}/{recorded.name}/time-{rule}-cold.svg"
-    what_ran = ran([recorded], at) if recorded.gpu and not at else []
-    return [f'<img src="{picture}" width="640" alt="Time per lookup on {recorded.name}">', "", *of_record(recorded, at), *what_ran]
+    return [f'<img src="{picture}" width="640" alt="Time per lookup on {recorded.name}">', "",
+            *of_record(recorded, at)]
 
 
 # --- GPUs
@@ -101,8 +93,8 @@ def verified():
 
 
 def ran(recorded, at):
-    """A line for each GPU: what ran there, when, of which commit, and which kernels have changed since; on the front page
-    the last alone. at: as for of_record()."""
+    """A line for each GPU: what ran there, when, of which commit, and which kernels have changed since. at: as for
+    of_record()."""
     lines, passed, names = [], verified(), today()
     for r in (r for r in recorded if r.gpu):
         context, path = next(iter(r.results.values())).context, r.path(TESTED)
@@ -110,17 +102,15 @@ def ran(recorded, at):
         line = (f"* **{context['emb_gpu']}**{gpu_text(context).removeprefix(context['emb_gpu'])}; "
                 f"{str(context.get('emb_date', '?'))[:10]}, commit {str(context.get('emb_commit', '?'))[:7]}: "
                 f"[times]({folder}/README.md)")
-        if os.path.exists(path):
+        if os.path.exists(path) and at:
             line += f"; tests: {fact(path, 'result')} ([record]({folder}/{TESTED}))"
-        if not at:
-            line = f"* [{context['emb_gpu']}]({folder}/README.md), {str(context.get('emb_date', '?'))[:10]}"
         same = [f"`{k}`" for k in names if k in passed.get(context["emb_gpu"], ())]
         line += f". Of the {len(names)} device kernels of today, {len(same)} passed there as they are"
         line += f" ({', '.join(same)})." if same else "."
         if len(same) < len(names):
             line += " **The others have changed since: their times are of older code.**"
         lines.append(line)
-    return wrapped(lines) or ["No GPU has run the kernels."]
+    return lines or ["No GPU has run the kernels."]
 
 
 # --- published times
@@ -149,7 +139,7 @@ def published(recorded):
 # --- counts
 def instructions():
     """A table of the instructions that a warp issues for a lookup, from the counts that tests compare with."""
-    path = os.path.join(ROOT, COUNTED)
+    path = glob.glob(os.path.join(ROOT, COUNTED))[0]
     line = r"(?m)^(\w+): .* \| (.*) \| issued (\d+) lookups (\d+) .* registers (\d+) blocks (\d+) code (\d+)"
     found = re.findall(line, Path(path).read_text(encoding="utf-8"))
     return markdown_table(("rule", "batch", "instructions per lookup", "registers", "blocks of an SM", "code, KiB"), [

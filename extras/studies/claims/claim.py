@@ -20,28 +20,13 @@ PAGE = ".md"  # records that are pages end with it
 CLAIMS = {}  # number: Claim
 
 Axis = namedtuple("Axis", "text noun")  # on which cases lie: text of a value, and what follows it
-# The small figure: label of what a case's value is, where the criterion begins to hold (or None), whether the axis is
-# logarithmic.
+# What a case's value is, where the criterion begins to hold (or None), whether the axis of the figure is logarithmic.
 Plot = namedtuple("Plot", "label limit log", defaults=(None, False))
 
 
-@dataclass(frozen=True)
-class Case:
-    name: str
-    figure: str        # what was measured
-    ok: bool | None    # whether the criterion holds; None: does not count, for information or undecided
-    value: float | None = None  # what was measured, for the figure
-    at: float | None = None  # where the case lies on the axis of the claim
-
-
-@dataclass(frozen=True)
-class Found:
-    cases: list          # of the table
-    points: list = None  # of the verdict and the figure, if these are more
-    note: str = ""       # sentences that follow from the data
-
-    def all(self):
-        return self.cases if self.points is None else self.points
+# ok: whether the criterion holds, or None if the case does not count; value: what was measured; at: where the case
+# lies on the axis of the claim.
+Case = namedtuple("Case", "name ok value at", defaults=(None,))
 
 
 @dataclass(frozen=True)
@@ -49,12 +34,12 @@ class Claim:
     number: int
     title: str
     needs: tuple      # names of records; it is measured if one of them exists
-    text: str         # what is said, what is compared, and what a figure of the table is
+    text: str         # what is said, and what is compared
     criterion: str    # of a case
     plot: Plot
     axis: Axis
     gpu: bool         # whether it is one about GPUs, too
-    find: object      # function of the records: Found
+    find: object      # function of the records: [Case]
 
     @property
     def of_pages(self):
@@ -130,7 +115,3 @@ def percent(share, digits=2):
 
 def plain(value):
     return f"{value:,.0f}"
-
-
-def times(ratio):
-    return number(ratio) + "x"

@@ -5,7 +5,7 @@ import math
 import re
 from pathlib import Path
 
-from claim import Case, Found, Plot, claim
+from claim import Case, Plot, claim
 from program import ResultError
 
 OF_THE_WAY = 0.01  # drift that counts: of the way that the weights have moved
@@ -65,27 +65,27 @@ def drift(page, way, rules):
 
 
 def drift_case(name, known, counts=True):
-    text = "; ".join(f"{v:.2g} after {steps}" for steps, v in known)
-    return Case(name, text, known[-1][1] > OF_THE_WAY if counts else None, known[-1][1] / OF_THE_WAY)
+    """The drift after the most steps."""
+    return Case(name, known[-1][1] > OF_THE_WAY if counts else None, known[-1][1] / OF_THE_WAY)
 
 
 @claim(9, "Duplicates applied one by one give wrong Adagrad and Adam", (DRIFT,),
        f"After the most steps the drift is more than {OF_THE_WAY:g} of the way.", LEAST)
 def one_by_one_is_wrong(records):
-    """A step for each lookup instead of one for the sum of a row's gradients. The figure is the drift: the
-    distance of the weights from the weights of the right step, over the way that the latter have moved. A linear rule,
-    sgd, is the control: there it is rounding alone."""
+    """A step for each lookup instead of one for the sum of a row's gradients. Drift is the distance of the weights
+    from the weights of the right step, over the way that the latter have moved. A linear rule, sgd, is the control:
+    there it is rounding alone."""
     known = drift(records[DRIFT], "one by one", ("sgd", "adagrad", "rowwise_adagrad", "adam"))
-    return Found([drift_case(rule, numbers, rule != "sgd") for rule, numbers in known])
+    return [drift_case(rule, numbers, rule != "sgd") for rule, numbers in known]
 
 
 @claim(10, "Lazy Adam differs from dense Adam", (DRIFT, TRAINING),
        f"After the most steps the drift is more than {OF_THE_WAY:g} of the way. The AUC differs by more than "
        "its ±.", LEAST)
 def lazy_is_not_dense(records):
-    """A lazy step leaves rows without lookups alone; a dense one decays their moments and moves them on. The
-    figure is the drift of the weights, and what the dense step adds to the AUC of a small model on a test log
-    of planted clicks, ± the seeds' spread."""
+    """A lazy step leaves rows without lookups alone; a dense one decays their moments and moves them on. What
+    counts is the drift of the weights, and what the dense step adds to the AUC of a small model on a test log
+    of planted clicks, beside the seeds' spread."""
     cases = []
     if DRIFT in records:
         known = drift(records[DRIFT], "dense", ("adam",))
@@ -93,24 +93,23 @@ def lazy_is_not_dense(records):
     if TRAINING in records:
         for name, line in table_with(records[TRAINING], TRAINING, "variant", "AUC, end").items():
             if name.endswith(", dense") and (auc := value(line["AUC, end"], TRAINING)):
-                cases.append(Case(f"test AUC of {line['against']}", f"{auc[0]:+.4f} ± {auc[1]:.4f}",
-                                  abs(auc[0]) > auc[1], abs(auc[0]) / auc[1] if auc[1] else None))
-    return Found(cases)
+                cases.append(Case(f"test AUC of {line['against']}", abs(auc[0]) > auc[1],
+                                  abs(auc[0]) / auc[1] if auc[1] else None))
+    return cases
 
 
 @claim(12, "Row-wise Adagrad loses nothing against element-wise", (TRAINING,),
        "The metric gets worse by no more than the larger ±.", Plot("loss / larger ±", 1))
 def rowwise_is_as_good(records):
-    """Row-wise Adagrad keeps one number a row instead of one an element. The figure is a small model on a test
-    log of planted clicks with adagrad, and with rowwise_adagrad, ± the seeds' spread. It is one task, with
-    narrow rows; the page has its size."""
+    """Row-wise Adagrad keeps one number a row instead of one an element. What is compared is a small model on a
+    test log of planted clicks, beside the seeds' spread. It is one task, with narrow rows; the
+    [page](../../library/study/training.md) has its size."""
     table, cases = table_with(records[TRAINING], TRAINING, "rule", "AUC", "log loss"), []
     for metric, sign in (("AUC", 1), ("log loss", -1), ("normalised entropy", -1)):
         pair = [value(table[rule][metric], TRAINING) for rule in ("adagrad", "rowwise_adagrad")
                 if rule in table and metric in table[rule]]
         if len(pair) == 2 and all(pair):
             (own, spread), (its, other) = pair
-            cases.append(Case(metric, f"{own:.4f} ± {spread:.4f}, {its:.4f} ± {other:.4f}",
-                              sign * (own - its) <= max(spread, other),
-                              sign * (own - its) / max(spread, other) if max(spread, other) else None))
-    return Found(cases)
+            loss, larger = sign * (own - its), max(spread, other)
+            cases.append(Case(metric, loss <= larger, loss / larger if larger else None))
+    return cases

@@ -16,23 +16,24 @@ import counted  # noqa: F401, these modules register their claims
 import learned
 import program
 import timed  # noqa: F401
-from claim import CLAIMS, PAGE, UNKNOWN, judge
+from claim import CLAIMS, PAGE, judge
 from gallery import small
 from identity import of_gpu, same_machine
 from paper import GREY, log_axis, panels, set_up
 from paper import PAGE as PAGE_WIDTH
 from program import Arguments, ResultError, write_whole
 from recorded import RESULTS, in_folder
-from style import COLOURS, markdown_table
+from style import COLOURS, markdown_table, number
 from verdict import scipy_stats
 
 HEAD = ("`make claims` writes this page from recorded results; no figure and no verdict is typed. A verdict is about "
-        "all cases of all machines that were measured: each meets the claim's criterion (✓) or not (✗). *Fused*, *sort*, "
-        "*dense* and *atomic* are the kernels `cpu_fused` and so on, on a GPU `cuda_fused` and so on.")
+        "all cases of all machines that were measured: each meets the claim's criterion (✓) or not (✗). *Fused*, "
+        "*sort*, *dense* and *atomic* are the kernels `cpu_fused` and so on, on a GPU `cuda_fused` and so on.")
 FOLDER = "extras/studies/study"  # of the page
 WIDTH = 115
 ANY = "any machine"
 MARKS = {True: " ✓", False: " ✗", None: ""}
+ROWS = 30  # of a table of cases, at most
 NAMED_MACHINES = 2  # a verdict counts more of them
 ON_CPU, ON_GPU = "on CPUs", "on a GPU"
 
@@ -69,63 +70,45 @@ def heading(claim):
 
 
 def findings(claim, machines):
-    """{machine: Found or None} where the claim can be measured; None without records or cases."""
+    """{machine: its cases, or nothing} of a place."""
     found = {}
     for name, records in machines.items():
-        if claim.of_pages == (name == ANY):
-            own = {n: records[n] for n in claim.needs if n in records}
-            result = claim.find(own) if own else None
-            found[name] = result if result and any(c.ok is not None for c in result.cases) else None
+        own = {n: records[n] for n in claim.needs if n in records}
+        cases = claim.find(own) if own else []
+        found[name] = cases if any(c.ok is not None for c in cases) else []
     return found
 
 
 def places(claim, machines):
-    """{place: {machine: records}} that a claim speaks of; claims of pages have one place."""
+    """{place: {machine: cases}} that a claim speaks of; claims of pages have one place."""
+    on_gpu = lambda records: of_gpu(next(iter(records.values())).context)
+    real = {name: records for name, records in machines.items() if name != ANY}
     if claim.of_pages:
-        return {ANY: {ANY: machines[ANY]}}
-    found = {ON_CPU: {}, ON_GPU: {}} if claim.gpu else {ON_CPU: {}}
-    for name, records in machines.items():
-        where = ON_GPU if name != ANY and on_gpu(records) else ON_CPU
-        if name != ANY and where in found:
-            found[where][name] = records
-    return found
-
-
-def on_gpu(records):
-    return of_gpu(next(iter(records.values())).context)
-
-
-def joint(claim, found):
-    """The verdict of all machines of a place together."""
-    return judge([c for own in found.values() if own for c in own.all()], claim.axis)
-
-
-def rows_in_order(cases):
-    """Their names, each once; along the axis if all lie on it."""
-    if all(c.at is not None for c in cases):
-        cases = sorted(cases, key=lambda c: c.at)
-    return list(dict.fromkeys(c.name for c in cases))
+        return {ANY: findings(claim, {ANY: machines[ANY]})}
+    return {place: findings(claim, {n: r for n, r in real.items() if on_gpu(r) == (place == ON_GPU)})
+            for place in (ON_CPU, ON_GPU)[:1 + claim.gpu]}
 
 
 def table(found):
-    """Cases by machines; one column if no two machines differ."""
-    cell = lambda case: f"{case.figure}{MARKS[case.ok]}".replace("|", "\\|")
-    columns = {m: {c.name: cell(c) for c in f.cases} for m, f in found.items() if f}
-    names = rows_in_order([c for f in found.values() if f for c in f.cases])
+    """Cases by machines, along the axis if all lie on it; one column if no two machines differ. No long one."""
+    cases = [c for own in found.values() for c in own]
+    cases = sorted(cases, key=lambda c: c.at) if all(c.at is not None for c in cases) else cases
+    names = list(dict.fromkeys(c.name for c in cases))
+    if len(names) > ROWS:
+        return [f"{len(cases):,} cases, as in the figure."]
+    columns = {m: {c.name: number(c.value) + MARKS[c.ok] for c in own} for m, own in found.items() if own}
     if len(columns) > 1 and all(len({c[n] for c in columns.values() if n in c}) == 1 for n in names):
         columns = {"all these machines": {n: text for cells in columns.values() for n, text in cells.items()}}
-    rows = [(n.replace("|", "\\|"), *(cells.get(n, "-") for cells in columns.values())) for n in names]
-    return markdown_table(("", *columns), rows)
+    return markdown_table(("", *columns), [(n.replace("|", "\\|"), *(cells.get(n, "-") for cells in columns.values()))
+                                           for n in names])
 
 
 def verdicts(claim, found):
     """A line for each verdict, with its machines."""
     same = {}
-    for machine, own in found.items():
-        note = f". {own.note}" * bool(own.note) if own else f"; {again(claim, machine)} measures it"
-        text = judge(own.all(), claim.axis) if own else UNKNOWN
-        same.setdefault((text, note), []).append(machine)
-    return [f"- {', '.join(machines)}: **{text}**{note}" for (text, note), machines in same.items()]
+    for machine, cases in found.items():
+        same.setdefault(judge(cases, claim.axis), []).append(machine)
+    return [f"- {', '.join(machines)}: **{text}**" for text, machines in same.items()]
 
 
 def again(claim, machine):
@@ -137,13 +120,13 @@ def again(claim, machine):
 
 
 def answers(claim, machines):
-    """{place: its verdict in words}, with the machines that it is of."""
+    """{place: the verdict of all its machines together}, with the machines that were measured."""
     texts = {}
-    for place, own in places(claim, machines).items():
-        found = {name: f for name, f in findings(claim, own).items() if f}
-        names = [named(claim, m, own[m]) for m in found]
+    for place, found in places(claim, machines).items():
+        names = [named(claim, m, machines[m]) for m, cases in found.items() if cases]
         names = [f"{len(names)} machines"] if len(names) > NAMED_MACHINES else names
-        texts[place] = joint(claim, found) + f" ({', '.join(names)})" * bool(found and place != ANY)
+        texts[place] = judge([c for cases in found.values() for c in cases], claim.axis)
+        texts[place] += f" ({', '.join(names)})" * bool(names and place != ANY)
     return texts
 
 
@@ -155,21 +138,21 @@ def named(claim, machine, records):
 
 def section(claim, machines, folder):
     """The lines of a claim. Its picture is drawn into the folder."""
-    found = {m: f for own in places(claim, machines).values() for m, f in findings(claim, own).items()}
+    found = {m: cases for own in places(claim, machines).values() for m, cases in own.items()}
     picture = os.path.join(folder, f"{claim.number}.png")
-    drawn = draw(claim, {m: f for m, f in found.items() if f}, machines, picture)
+    drawn = draw(claim, found, machines, picture)
     words = [f"{place}: {text}".removeprefix(f"{ANY}: ") for place, text in answers(claim, machines).items()]
     return [f"## {heading(claim)}", "", "<br>\n".join(f"**{w[0].upper()}{w[1:]}**" for w in words), "",
             *[f"![{claim.title}: {claim.plot.label}]({os.path.relpath(picture, os.path.dirname(folder))})\n"] * drawn,
             fill(f"To measure it: {again(claim, 'mine')}."), "",
             "<details><summary>Criterion, cases and machines</summary>", "",
-            fill(claim.text), "", fill(f"*Criterion:* {claim.criterion}"), "",
+            fill(claim.text), "", fill(f"*Criterion:* {claim.criterion} The table has: {claim.plot.label}."), "",
             *(table(found) if any(found.values()) else []), "", *verdicts(claim, found), "", "</details>", ""]
 
 
 def draw(claim, found, machines, path):
     """Draws a line of marks for each machine, or for each case of a claim of pages; False without values."""
-    own = {named(claim, m, machines[m]): [c for c in f.all() if c.value is not None] for m, f in found.items()}
+    own = {named(claim, m, machines[m]): [c for c in cases if c.value is not None] for m, cases in found.items()}
     if claim.of_pages:
         own = {c.name: [c] for cases in own.values() for c in cases}
     own = {name: cases for name, cases in own.items() if cases}
