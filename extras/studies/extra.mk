@@ -38,9 +38,8 @@
 #|                extras/studies/study/results.md with tables of RECORDED=, what a GPU has run, the claims, the table of
 #|                ARTIFACT.md and the sums of records and pictures
 #| make reproduce every figure and table of the pages again from the records, in OUT/reproduce/pages, compared with them;
-#|                prints each with the command, time, memory and disk of a new run. RUN=1 NAME=mine ITEMS="standard drift":
-#|                measure these (all) on this machine. Status 2: an item failed, 3: a page is older than its record, or a
-#|                page, a record or a picture was edited by hand (reports/results/SHA256SUMS has their sums)
+#|                prints each with the command, time, memory and disk of a new run. Status 3: a page is older than its
+#|                record, or a page, a record or a picture was edited by hand (reports/results/SHA256SUMS has their sums)
 #| make figures   draw figures for a paper (PDF, SVG, PNG; in the width of a page and of a column) from a saved
 #|                result: RESULT=file.json; RECORD=zen4-2core: all of a recorded machine, into OUT/figures/, and the names
 #|                of those that have no data; TITLE=0: titles as text files beside them, FONT="Liberation Sans"
@@ -146,12 +145,11 @@ readme:
 claims:
 	@$(write_claims)
 
-# Every figure and table again, from the records; with RUN=1 from a new run.
+# Every figure and table again, from the records.
 reproduce:
 	$(call require,test)
-	@$(PYTHON) extras/studies/reproduce.py $(call quoted,$(OUT)/reproduce) $(if $(RUN),--run --make='$(MAKE)',\
-	     $(foreach w,pages claims history gallery artifact,--again=$(call quoted,$(write_$w)))) \
-	     $(if $(NAME),--name='$(NAME)') $(if $(ITEMS),--items=$(call quoted,$(ITEMS)))
+	@$(PYTHON) extras/studies/reproduce.py $(call quoted,$(OUT)/reproduce) \
+	     $(foreach w,pages claims history gallery artifact,--again=$(call quoted,$(write_$w)))
 
 # The whole folder of a machine: make record NAME=zen4-2core. Existing results are not measured again;
 # extras/studies/record.py documents the exit status.

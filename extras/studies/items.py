@@ -10,14 +10,11 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-import merge
-from program import ResultError
 from recorded import ROOT, STEPS, STORED, in_folder
 from results import leading_number
 from style import number
 
 STUDY = "extras/studies/study"
-COSTS = "reports/results/costs.json"  # of studies without a record: `make reproduce RUN=1` measures them
 RECORD = "make record NAME={name} STEPS="
 PAGES = ("README.md", "ARTIFACT.md", "docs/*.md", "extras/*/study/*.md", "reports/results/*/README.md",
          "reports/results/history/*.md")
@@ -38,13 +35,7 @@ class Item:
     sections: tuple = ()  # patterns of its sections of other pages
     records: tuple = ()   # results of machines that it is made of; none: its page is a copy of one run
     remade: bool = True   # whether `make reproduce` makes it again without a run
-    measures: bool = True  # whether a new run measures something of its own
     typed: tuple = ()     # pages with a table of figures that an author copied from a run of this
-
-    @property
-    def of_machine(self):
-        """Whether a new run adds to the record of a machine, which has its costs."""
-        return "{name}" in self.run
 
     def fills(self, section):
         return any(fnmatch.fnmatch(section, pattern) for pattern in self.sections)
@@ -78,23 +69,17 @@ def of_extras():
 ITEMS = (
     *map(of_step, STEPS),
     Item("pages", "machines, builds, files, and how far figures can be off", "make readme",
-         ("reports/results/*/README.md",), ("says*",), ("standard",), measures=False),
-    Item("gpus", "what a GPU has run, and published times", "make gpu-record", (), ("ran", "published"),
-         measures=False),
-    Item("instructions", "executed instructions of device code", "make sass-counts", (), ("instructions",),
-         measures=False),
+         ("reports/results/*/README.md",), ("says*",), ("standard",)),
+    Item("gpus", "what a GPU has run, and published times", "make gpu-record", (), ("ran", "published")),
+    Item("instructions", "executed instructions of device code", "make sass-counts", (), ("instructions",)),
     Item("machines", "every recorded machine side by side", RECORD + "standard",
-         ("reports/results/machines*",), ("machines",), ("standard",), measures=False),
+         ("reports/results/machines*",), ("machines",), ("standard",)),
     Item("claims", "folk claims, with verdicts from the records", "make claims",
-         (f"{STUDY}/claims.md", f"{STUDY}/claims/*.png"), (), tuple(n for s in STEPS for n in s.results),
-         measures=False),
+         (f"{STUDY}/claims.md", f"{STUDY}/claims/*.png"), (), tuple(n for s in STEPS for n in s.results)),
     Item("gallery", "every kind of figure for a paper", "make gallery",
-         (f"{STUDY}/figures.md", f"{STUDY}/figures/*.png"), (), tuple(n for s in STEPS for n in s.results),
-         measures=False),
-    Item("artifact", "commands and costs of items", "make readme", (), ("items",),
-         measures=False),
-    Item("kernels", "the list of kernels, printed by the program", "make readme", (), ("kernels",), remade=False,
-         measures=False),
+         (f"{STUDY}/figures.md", f"{STUDY}/figures/*.png"), (), tuple(n for s in STEPS for n in s.results)),
+    Item("artifact", "commands and costs of items", "make readme", (), ("items",)),
+    Item("kernels", "the list of kernels, printed by the program", "make readme", (), ("kernels",), remade=False),
     Item("history", "speed over revisions of this project", "make history REVS='HEAD~20 HEAD~10 HEAD'",
          ("reports/results/history/*",)),
     *of_extras())
@@ -183,12 +168,5 @@ def costs(root):
     folders = sorted(map(os.path.dirname, glob.glob(os.path.join(root, "reports/results/*/standard" + STORED))))
     machines = [in_folder(folder) for folder in folders]
     found = {step.name: step_cost(step, machines) for step in STEPS}
-    path = os.path.join(root, COSTS)
-    try:
-        measured = merge.read(path)["items"] if os.path.exists(path) else {}
-        for name, own in measured.items():
-            found[name] = Cost(*(float(own[key]) for key in ("seconds", "mib", "disk")))
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as e:
-        raise ResultError(f"{path}: not the costs that make reproduce RUN=1 writes ({e!r})") from None
     found["machines"] = found["standard"]
     return {item.name: found.get(item.name, Cost()) for item in ITEMS}

@@ -1,9 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 """TAP tests of make reproduce (extras/studies/reproduce.py, items.py): no page is older than its record, every figure and
-section belongs to an item, and new runs with a stand-in for make."""
+section belongs to an item, and edits are found."""
 import glob
-import json
 import os
 import re
 import subprocess
@@ -11,25 +10,13 @@ import sys
 
 sys.dont_write_bytecode = True
 import tap
-from tap import ROOT, tool
+from tap import ROOT
 import items
 import reproduce
 from items import BY_NAME, ITEMS
 import spoiled
 from spoiled import equal, one_line_error
 from test_claims import pair, write
-
-FAKE_MAKE = """#!{python}
-import os, sys
-given = dict(a.split("=", 1) for a in sys.argv[1:] if "=" in a)
-with open({log!r}, "a") as file:
-    file.write(" ".join(a for a in sys.argv[1:] if not a.startswith("OUT=")) + "\\n")
-os.makedirs(given["OUT"], exist_ok=True)
-with open(os.path.join(given["OUT"], "page.md"), "w") as file:
-    file.write("x" * 2**20)
-sys.exit(2 if sys.argv[1] == "zero" else 0)
-"""
-
 
 # --- the pages of this repository
 def test_no_page_is_older_than_its_record(folder):
@@ -152,30 +139,8 @@ def test_what_differs_is_old(folder):
           [reproduce.OLD, reproduce.SAME, reproduce.NOT_THERE, reproduce.BY_RUN])
 
 
-# --- a new run
-def run(folder, *words, log="log"):
-    make = tap.script(folder, "make", FAKE_MAKE.format(python=sys.executable, log=os.path.join(folder, log)))
-    out = os.path.join(folder, "out")
-    return out, subprocess.run([sys.executable, "-B", tool("reproduce.py"), out, "--run", f"--make={make}", *words],
-                               capture_output=True, text=True, check=False)
-
-
-def test_a_new_run_measures_what_is_chosen(folder):
-    out, done = run(folder, "--items=drift standard", "--name=mine")
-    equal(done.returncode, 0)
-    with open(os.path.join(folder, "log"), encoding="utf-8") as file:
-        equal(file.read(), "drift\nrecord NAME=mine STEPS=standard\n")
-    with open(os.path.join(out, "costs.json"), encoding="utf-8") as file:
-        cost = json.load(file)["items"]["drift"]
-    assert 1 <= cost["disk"] < 1.1 and cost["mib"] > 1 and cost["seconds"] >= 0, cost
-
-
 def test_bad_input_is_one_line(folder):
-    for words, why in ((["--items=no_such"], "ITEMS: no item no_such; they are standard "),
-                       (["--items=standard"], "NAME: a new run is a record of this machine")):
-        one_line_error(run(folder, *words)[1], why)
-    for words, why in ((["--items=drift"], "ITEMS: for a new run"),
-                       (["--again=sh -c 'echo one >&2; echo two >&2; exit 1'"], "reproduce.py: two"),
+    for words, why in ((["--again=sh -c 'echo one >&2; echo two >&2; exit 1'"], "reproduce.py: two"),
                        (["--update=no/ARTIFACT.md"], "no/ARTIFACT.md: No such file"),
                        ([f"--update={tap.script(folder, 'page.md', '')}"], "needs one line '<!-- table items -->'")):
         one_line_error(spoiled.run("reproduce.py", os.path.join(folder, "o"), *words), why)
