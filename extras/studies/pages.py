@@ -281,12 +281,13 @@ def main():
     parser.add_argument("--kernel", required=True, metavar="NAME", help="the kernel under study")
     parser.add_argument("--below", required=True, metavar="NAME", help="the kernel to compare it with")
     args = parser.parse_args()
+    if args.front:
+        scipy_stats()  # without it, kernels that differ would count as alike
     machine = lambda folder: Recorded(os.path.normpath(folder), args.kernel, args.below)
     recorded = [machine(f) for f in args.folders]
     for r in recorded:
         r.page()
     if args.front:
-        scipy_stats()  # without it, kernels that differ would count as alike
         leading = args.leading or args.folders[:1]
         if len(leading) not in (1, len(args.front)):
             parser.error(f"{len(args.front)} pages and {len(leading)} leading machines: one, or one for each page")

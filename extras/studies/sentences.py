@@ -45,7 +45,7 @@ def of_record(recorded, at):
     percent = lambda share: f"{100 * share:.0f} %"
     time = (f"* **Time.** `{kernel}` is the fastest kernel that builds its index in the step, or cannot be told from "
             f"it, on {first} of {len(groups)} workloads: {ends({w: s.ns for w, s in own.items()})} ns per lookup "
-            f"({groups[0].rule}, cold caches; {result.machine()}).")
+            f"({', '.join(dict.fromkeys(g.rule for g in groups))}, cold caches; {result.machine()}).")
     for other in (below, dense):
         ratios = {g.workload: g.of(other).ns / g.of(kernel).ns for g in groups if g.of(other)}
         time += f" `{other}` takes {ends(ratios)} times as long." if ratios else ""

@@ -16,7 +16,7 @@ import recorded
 import results
 import sentences
 from made_results import made_up, series
-from spoiled import equal
+from spoiled import equal, one_line_error, run
 
 sys.path.insert(0, os.path.join(tap.ROOT, "extras", "studies", "claims"))
 import page as claims_page
@@ -124,6 +124,14 @@ def test_a_page_of_an_unknown_record_is_an_error(folder):
         assert "reports/results has no record none" in str(e), e
     else:
         raise AssertionError("it was taken")
+
+
+def test_pages_without_scipy_are_an_error(folder):
+    """Kernels that differ would count as alike, and nobody would see it."""
+    tap.script(folder, "scipy.py", "raise ImportError")
+    made_up(folder, "standard", series("a", "cpu_fused"))
+    with mock.patch.dict(os.environ, PYTHONPATH=folder):
+        one_line_error(run("pages.py", folder, "--kernel=cpu_fused", "--below=cpu_sort", "--front=none.md"), "SciPy is missing")
 
 
 if __name__ == "__main__":
