@@ -122,12 +122,12 @@ def unsure(groups):
     return notes_of({mark for g in groups for s in g.measured() for mark in g.mark(s)} & {UNSURE_MARK})
 
 
-def dots(groups, values, place, title, greys):
+def dots(groups, values, place, greys):
     """Blocks for a dot plot, one per kernel: y and values(series), and with greys quotable(), for each group that it
     ran in. A group has height 1, from top to bottom, and each kernel has its own height inside."""
     kernels, blocks = kernels_of(groups), []
     for i, (kernel, mark) in enumerate(kernels):
-        rows = [[title(kernel) + mark]]
+        rows = [[kernel.title + mark]]
         for y, group in enumerate(groups):
             s = group.of(kernel.name)
             if s:
@@ -139,9 +139,8 @@ def dots(groups, values, place, title, greys):
     return blocks, [lines]
 
 
-def dot_figure(result, groups, stem, script, subject, values, place, title=lambda kernel: kernel.title, greys=False,
-               **variables):
-    blocks, lines = dots(groups, values, place, title, greys)
+def dot_figure(result, groups, stem, script, subject, values, place, greys=False, **variables):
+    blocks, lines = dots(groups, values, place, greys)
     numbers = [v for b in blocks for row in b[1:] for v in row[1:4]]
     low, high = nice_range(numbers + [v for b in lines for row in b for v in row[2:]])
     width = max(len(part) for row in lines[0] for part in row[1].split("\\n"))

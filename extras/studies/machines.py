@@ -4,18 +4,15 @@ one kernel over another, and its share of the roof. Makes a table for a page, an
 import os
 from collections import Counter, namedtuple
 
-from export import figure
 from identity import of_gpu
-from plots import draw
+from paper import GREY, PAGE, compose, log_axis, marks, panels, range_of, save, set_up, striped
 from recorded import disturbed
 from results import spread
 from section import update
-from style import markdown_table, nice_range, number, wrap
+from style import MARKERS, markdown_table, number, wrap
 
 NAME = "machines"
-HERE = os.path.dirname(os.path.abspath(__file__))
 COLOURS = ("#332288", "#999933", "#dd6677", "#44aa99", "#661100", "#888888", "#aa4499")  # of no kernel
-POINTS = (7, 5, 9, 13, 11, 15, 4)
 
 
 # A workload on a machine: the fastest series, time of `below` / time of `kernel`, and the share of the roof that
@@ -96,28 +93,27 @@ def workloads(columns):
     return list(dict.fromkeys(w for own in columns.values() for w in own))
 
 
-def picture(columns, kernel, below, stem, results):
+def picture(columns, kernel, below, results):
     """Three panels; a row for each workload, a mark for each machine. results: {name: result} of the columns."""
-    titles = [wrap(w, 26, "\\n") for w in workloads(columns)]
-    blocks, nothing = [], (float("nan"),) * 3
-    for i, (name, own) in enumerate(columns.items()):
-        shift = 0.6 * ((i + 0.5) / len(columns) - 0.5)
-        blocks.append([[name]] + [
-            [y + shift, *(c.fastest.quartiles("ns_per_lookup") if c.fastest else nothing), c.speed,
-             c.roof and 100 * c.roof] for y, w in enumerate(workloads(columns)) if (c := own.get(w))])
-    rows = [row for b in blocks for row in b[1:]]
-    top = lambda column, least: max([least, *(1.1 * row[column] for row in rows if row[column])])
-    low, high = nice_range([v for row in rows for v in row[1:4]], 1.05)
-    each = lambda looks: " ".join(str(looks[i % len(looks)]) for i in range(len(columns)))
-    return figure(os.path.join(HERE, NAME), stem, {
-        "heading": "The standard workloads on every recorded machine, cold caches", "machine": "",
-        "caution": "; ".join(f"{name}: {r.cut_short()}" for name, r in results.items() if r.cut_short()),
-        "count": len(columns), "groups": len(titles), "shades": each(COLOURS), "points": each(POINTS),
-        "label_width": max(len(part) for t in titles for part in t.split("\\n")),
-        "kernel": kernel.partition("_")[2], "below": below.partition("_")[2], "low": low, "high": high,
-        "most_speed": top(4, 2.0), "most_roof": top(5, 100.0),
-        "height": 140 + 26 * len(columns) + max(44, 22 * len(columns)) * len(titles)},
-        blocks, [[[float(y), title] for y, title in enumerate(titles)]])
+    idea, other = (k.partition("_")[2] for k in (kernel, below))
+    panels_of = {"ns per lookup of the fastest kernel": lambda c: c.fastest and c.fastest.quartiles("ns_per_lookup"),
+                 f"time of {other} over {idea}": lambda c: c.speed and (c.speed,) * 3,
+                 f"% of the roof, {idea}": lambda c: c.roof and (100 * c.roof,) * 3}
+    rows, drawn = workloads(columns), {title: [1.0] for title in panels_of}
+    figure, axes = panels(PAGE, 3, (1, 3), 0.45 + max(0.25, 0.09 * len(columns)) * len(rows), sharey=True)
+    for ax, (title, quartiles_of) in zip(axes, panels_of.items()):
+        striped(ax, [wrap(w, 26) for w in rows])
+        for i, (name, own) in enumerate(columns.items()):
+            shift = 0.7 * ((i + 0.5) / len(columns) - 0.5)
+            points = [(y + shift, q) for y, w in enumerate(rows) if w in own and (q := quartiles_of(own[w]))]
+            drawn[title] += marks(ax, points, True, ls="none", color=COLOURS[i % len(COLOURS)], label=name,
+                                  marker=MARKERS[i % len(MARKERS)][1])
+        ax.set(xlabel=title, xlim=(0, 1.1 * max(drawn[title])))
+        ax.locator_params(axis="x", nbins=4)
+    log_axis(axes[0].xaxis, *range_of(drawn["ns per lookup of the fastest kernel"][1:]), room=4)
+    axes[1].axvline(1, color=GREY, lw=0.9)
+    return compose(figure, axes, "; ".join(f"{name}: {r.cut_short()}" for name, r in results.items() if r.cut_short()),
+                   "The standard workloads on every recorded machine, cold caches")
 
 
 def publish(recorded, page, kernel, below):
@@ -128,7 +124,8 @@ def publish(recorded, page, kernel, below):
         return
     columns = shared({name: cells(r, kernel, below) for name, r in results.items()})
     outdir = os.path.dirname(os.path.abspath(recorded[0].folder))
-    for name in draw(picture(columns, kernel, below, os.path.join(outdir, NAME), results), outdir):
+    set_up()
+    for name in save(picture(columns, kernel, below, results), os.path.join(outdir, NAME), ["svg"]):
         print(name)
     at = os.path.relpath(outdir, os.path.dirname(os.path.abspath(page)))
     update(page, NAME, "\n".join([f"![Every recorded machine]({at}/{NAME}.svg)", "",

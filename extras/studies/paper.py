@@ -233,12 +233,17 @@ def legend(figure, axes, title=None):
 
 def finish(figure, axes, result, groups, subject, x="", y="", notes=None, points=QUARTILES, title=None):
     """Adds the head, the labels x and y of all panels, and the legend with a title; then fixes the layout."""
+    return compose(figure, axes, result.doubt(groups), head(result, groups, subject, notes, points), x, y, title)
+
+
+def compose(figure, axes, caution, text, x="", y="", title=None):
+    """The same with a caution and a text as the head."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     FigureCanvasAgg(figure)
     width, body = figure.get_size_inches()
     for ax in axes:
         ax.title.set_linespacing(1.4)  # below an underscore
-    caution, text = wrapped(result.doubt(groups), 0.9 * width), head(result, groups, subject, notes, points)
+    caution = wrapped(caution, 0.9 * width)
     figure.set_label(text)
     text = wrapped(text, width) if TITLES else ""
     text_lines = [part.count("\n") + 1 if part else 0 for part in (caution, text)]

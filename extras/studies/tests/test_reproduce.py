@@ -42,7 +42,7 @@ KINDS = {"README.md": "<!-- table says -->", "ARTIFACT.md": "<!-- table items --
          "docs/cuda.md": "<!-- table ran -->", GPU_PAGE: "<!-- table published -->", f"{items.STUDY}/claims.md": "## 4.",
          f"{items.STUDY}/figures.md": "](", f"{items.STUDY}/results.md": "<!-- table machines -->",
          "reports/results/h200/README.md": "<!-- table standard -->", "reports/results/zen4-2core/crossover.md": "",
-         "reports/results/history/history.md": "", "reports/results/machines.tsv": "",
+         "reports/results/history/history.md": "",
          "reports/results/zen2-2core/time-rowwise_adagrad-cold.tsv": ""}
 
 

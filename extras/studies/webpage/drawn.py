@@ -12,6 +12,7 @@ from pathlib import Path
 import export
 import machines
 import pages
+import paper
 import points
 from figures import draw_across
 from plots import draw
@@ -102,7 +103,9 @@ class Drawer:
     def side_by_side(self, columns, results):
         """Several machines; columns: {name of a machine: cells of machines.cells()}, of {its name: result}."""
         def make(folder):
-            figure = machines.picture(columns, self.kernel, self.below, os.path.join(folder, machines.NAME),
-                                      {name: results[name] for name in columns})
-            yield svg_of(figure, folder), f'make report RESULT="{" ".join(os.path.relpath(r.path) for r in results.values())}"'
+            command = f'make report RESULT="{" ".join(os.path.relpath(r.path) for r in results.values())}"'
+            paper.set_up()
+            figure = machines.picture(columns, self.kernel, self.below, {name: results[name] for name in columns})
+            for path in paper.save(figure, os.path.join(folder, machines.NAME), ["svg"]):
+                yield path, command
         return self.tried(make, "several machines")

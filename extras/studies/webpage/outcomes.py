@@ -66,9 +66,11 @@ def groups_of(source):
 
 
 # --- who wins
-def caution(source, _group):
+def caution(source, group):
     """Why the row of a group must not be quoted; '' if it may be."""
-    return source.result.doubt()
+    best = group.best()
+    unsure = best is not None and group.quotable(best) is False
+    return "; ".join(filter(None, (source.result.cut_short(), "not to be quoted" * unsure)))
 
 
 def percent(part, whole=1):
