@@ -71,7 +71,6 @@ ITEMS = (
     Item("pages", "machines, builds, files, and how far figures can be off", "make readme",
          ("reports/results/*/README.md",), ("says*",), ("standard",)),
     Item("gpus", "what a GPU has run, and published times", "make gpu-record", (), ("ran", "published")),
-    Item("instructions", "executed instructions of device code", "make sass-counts", (), ("instructions",)),
     Item("machines", "every recorded machine side by side", RECORD + "standard",
          ("reports/results/machines*",), ("machines",), ("standard",)),
     Item("claims", "folk claims, with verdicts from the records", "make claims",
@@ -130,43 +129,26 @@ def shown(root):
 
 
 # --- what a new run costs
-@dataclass(frozen=True)
-class Cost:
-    seconds: float | None = None
-    mib: float | None = None   # of memory, at the peak
-    disk: float | None = None  # MiB of the results, or of all that a study writes
-    guess: bool = False        # whether the time is an estimate that no record confirms
-
-    def texts(self):
-        """(time, memory, disk)"""
-        time = "not recorded" if self.seconds is None else (
-            f"{number(self.seconds, 2)} s" if self.seconds < 60 else f"{self.seconds / 60:.0f} min")
-        size = lambda mib: "not recorded" if mib is None else (
-            f"{number(mib / 1024, 2)} GiB" if mib >= 1024 else f"{number(mib, 2)} MiB")
-        return time + " (estimate)" * self.guess, size(self.mib), size(self.disk)
+def size(mib):
+    return "-" if not mib else f"{number(mib / 1024, 2)} GiB" if mib >= 1024 else f"{number(mib, 2)} MiB"
 
 
-def peak(result):
-    """MiB at the peak of a run, as its samples saw it, or else the sum of what they needed."""
-    found = [x.get("peak_mib") or ((x.get("persistent_mib") or 0) + (x.get("scratch_mib") or 0))
-             for s in result.series for x in s.samples]
-    return max(found, default=0) or None
-
-
-def step_cost(step, machines):
-    """The most of all machines. Without a recorded time it is the estimate of the step."""
+def cost(step, machines):
+    """(time, memory, disk) of a step: the most of all machines. Without a recorded time it is the step's estimate."""
     own = [[records[n] for n in step.results if n in records] for records in machines]
     results = [r for of in own for r in of]
-    times = [t for r in results if (t := leading_number(r.context.get("emb_record_seconds"))) is not None]
-    disks = [sum(os.path.getsize(r.path) for r in of) / 2**20 for of in own if of]
-    return Cost(max(times, default=60 * step.minutes), max(filter(None, map(peak, results)), default=None),
-                max(disks, default=None), not times)
+    seconds = max((t for r in results if (t := leading_number(r.context.get("emb_record_seconds")))), default=0)
+    time = seconds or 60 * step.minutes
+    needs = [x.get("peak_mib") or ((x.get("persistent_mib") or 0) + (x.get("scratch_mib") or 0))
+             for r in results for s in r.series for x in s.samples]
+    disk = max((sum(os.path.getsize(r.path) for r in of) for of in own), default=0)
+    return ((f"{number(time, 2)} s" if time < 60 else f"{time / 60:.0f} min") + " (estimate)" * (not seconds),
+            size(max(needs, default=0)), size(disk / 2**20))
 
 
 def costs(root):
-    """{item: cost} as far as records say."""
+    """{item: its costs as texts} as far as records say."""
     folders = sorted(map(os.path.dirname, glob.glob(os.path.join(root, "reports/results/*/standard" + STORED))))
     machines = [in_folder(folder) for folder in folders]
-    found = {step.name: step_cost(step, machines) for step in STEPS}
-    found["machines"] = found["standard"]
-    return {item.name: found.get(item.name, Cost()) for item in ITEMS}
+    found = {step.name: cost(step, machines) for step in STEPS}
+    return {item.name: found.get(item.name, ("-",) * 3) for item in ITEMS}

@@ -137,7 +137,7 @@ def text(recorded, pictures):
     notes = recorded.path("notes.md")
     if os.path.exists(notes):
         out += [read_word(notes), ""]
-    if recorded.gpu:
+    if recorded.gpu and "standard" in results:
         out += [*sentences.of_record(recorded, recorded.folder), ""]
     missing = [f"`{n}`" for n in RESULTS if n not in results]
     others = [os.path.basename(p) for p in sorted(glob.glob(recorded.path("*" + STORED)))]

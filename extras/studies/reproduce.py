@@ -30,8 +30,7 @@ from recorded import ROOT, STORED
 from style import markdown_table, text_table
 
 # What the copy has of its own; all else is linked.
-OWN = ("README.md", "ARTIFACT.md", "docs", "reports", "extras/studies",
-       *(os.path.relpath(p, ROOT) for p in glob.glob(os.path.join(ROOT, "extras/*/study")) if p.split("/")[-2] != "studies"))
+OWN = ("README.md", "ARTIFACT.md", "docs", "reports", "extras")
 COMPARED = (".md", ".tsv")  # pictures themselves differ with the libraries that draw them
 SUMS = "reports/results/SHA256SUMS"  # sha256sum -c reads it
 SUMMED = ("reports/results/*.json", "reports/results/*/gpu-verify.txt", "reports/results/*/*.json.gz",
@@ -48,16 +47,13 @@ def take(source, target):
     (os.symlink if source.endswith(STORED) else shutil.copyfile)(source, target)
 
 
-def copy(root, into, own=OWN):
+def copy(root, into):
     """A copy of the tree in which pages can be written again."""
     shutil.rmtree(into, ignore_errors=True)
     os.makedirs(into)
     for name in {*os.listdir(root)} - {"build", ".git"}:
         source, target = os.path.join(root, name), os.path.join(into, name)
-        inside = [path.removeprefix(f"{name}/") for path in own if path.startswith(f"{name}/")]
-        if inside:
-            copy(source, target, inside)
-        elif name not in own:
+        if name not in OWN:
             os.symlink(source, target)
         elif os.path.isdir(source):
             shutil.copytree(source, target, copy_function=take, ignore=shutil.ignore_patterns("__pycache__"))
@@ -118,7 +114,7 @@ def short(pages):
 def rows(root):
     """A row per item: the cells of HEADS."""
     where, costs = items.shown(root)[0], items.costs(root)
-    return [(i.name, i.what, short(where[i.name]), i.run.format(name=NAME), *costs[i.name].texts()) for i in ITEMS]
+    return [(i.name, i.what, short(where[i.name]), i.run.format(name=NAME), *costs[i.name]) for i in ITEMS]
 
 
 def update(path):

@@ -19,8 +19,7 @@ from style import markdown_table, number
 VERIFIED = "reports/results/gpu-verified.txt"
 TESTED = "gpu-verify.txt"  # in the folder of a GPU
 PUBLISHED = "reports/results/published.json"
-COUNTED = "extras/*/tests/golden/sass_counts.txt"
-SECTION = re.compile(r"<!-- table (says-([\w.-]+)|ran|published|instructions) -->")
+SECTION = re.compile(r"<!-- table (says-([\w.-]+)|ran|published) -->")
 DENSE = "cpu_dense"
 
 
@@ -132,17 +131,6 @@ def published(recorded):
     return markdown_table(("workload", "rule", "system", "device", "ms", "source"), sorted(rows), left=(0, 1, 2, 3, 5))
 
 
-# --- counts
-def instructions():
-    """A table of the instructions that a warp issues for a lookup, from the counts that tests compare with."""
-    path = glob.glob(os.path.join(ROOT, COUNTED))[0]
-    line = r"(?m)^(\w+): .* \| (.*) \| issued (\d+) lookups (\d+) .* registers (\d+) blocks (\d+) code (\d+)"
-    found = re.findall(line, Path(path).read_text(encoding="utf-8"))
-    return markdown_table(("rule", "batch", "instructions per lookup", "registers", "blocks of an SM", "code, KiB"), [
-        (rule, batch, f"{int(issued) / int(lookups):.1f}", registers, blocks, f"{int(code) / 1024:.1f}")
-        for rule, batch, issued, lookups, registers, blocks, code in found], left=(0, 1))
-
-
 # --- pages
 def publish(page, recorded):
     """Fills the sections of a page."""
@@ -152,8 +140,6 @@ def publish(page, recorded):
             lines = ran(recorded, at)
         elif name == "published":
             lines = published(recorded)
-        elif name == "instructions":
-            lines = instructions()
         else:
             own = next((r for r in recorded if r.name == machine), None)
             if own is None:
