@@ -34,7 +34,7 @@
 #|                that would end later; REPS= THREADS= SEED= for all steps. Status 1 usage, another
 #|                machine's folder, interrupted; 2 a wrong result, which is kept; 3 a step is missing
 #| make claims    what is often said about fused optimizers, with verdicts from the records: extras/studies/study/claims.md
-#| make readme    write the pages of all recorded machines, the front page with the table of FRONT=,
+#| make readme    write the pages of all recorded machines, the front page with the figure of FRONT=,
 #|                extras/studies/study/results.md with tables of RECORDED=, what a GPU has run, the claims, the table of
 #|                ARTIFACT.md and the sums of records and pictures
 #| make reproduce every figure and table of the pages again from the records, in OUT/reproduce/pages, compared with them;
@@ -122,7 +122,7 @@ ladder:
 	     --out=$(call quoted,$(OUT)/ladder); status=$$?; case $$status in 0 | 2) ;; *) exit $$status ;; esac; \
 	 $(call report_ladder,$(call quoted,$(OUT)/ladder),bench) && exit $$status
 
-# The pages of all recorded machines, the front page with the table of FRONT, and study/results.md with tables of RECORDED.
+# The pages of all recorded machines, the front page with the figure of FRONT, and study/results.md with tables of RECORDED.
 FRONT    ?= reports/results/zen2-2core
 RECORDED ?= reports/results/zen5-2core
 looked_at = $(watched) --below=cpu_sort

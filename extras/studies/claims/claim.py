@@ -13,7 +13,6 @@ from style import number
 TRUE, FALSE, UNKNOWN = "true", "false", "not measured"
 NAMED = 4     # kinds of cases that a verdict names; more of them are counted
 CLEAR = 0.8   # share of the cases outside of the part between always and never, for the verdict to state them
-MOST = 0.5    # share of the cases on the side of always, for the verdict to state it alone
 NEARLY = 0.9  # share of the cases that makes a claim nearly always true
 PAGE = ".md"  # records that are pages end with it
 
@@ -66,27 +65,22 @@ def judge(cases, axis=()):
         return UNKNOWN
     if not (good and bad):
         return TRUE if good else FALSE
-    clear, one_sided = limits(cases, axis)
-    return clear or named(good, bad) or one_sided or counted(len(good), len(cases))
+    return limit(cases, axis) or named(good, bad) or counted(len(good), len(cases))
 
 
-def limits(cases, axis):
-    """(clear, one-sided): what the axis says of where the criterion is met, or ''. Clear: always on one side, never
-    on the other, and few cases between them. One-sided: always on a side that has most of the cases."""
-    clear = one_sided = ""
+def limit(cases, axis):
+    """From which value on the criterion is met: always on one side of it, never on another, and few cases between. ''
+    without such a value."""
     if not axis or any(c.at is None for c in cases):
-        return clear, one_sided
+        return ""
     for sign, on, off in ((1, "down", "up"), (-1, "up", "down")):
         order = sorted(cases, key=lambda c: (sign * c.at, c.ok))
         first = next(i for i, c in enumerate(order) if not c.ok)  # before it, all are good
         last = len(order) - next(i for i, c in enumerate(reversed(order)) if c.ok)  # from it on, all are bad
-        where = " ".join(filter(None, (TRUE, "from", axis.text(order[first - 1].at), axis.noun, on)))
         if first and last < len(order) and first + len(order) - last >= CLEAR * len(order):
-            clear = f"{where}, false from {axis.text(order[last].at)} {off}"
-        elif first >= MOST * len(order):
-            rest = order[first:]
-            one_sided = f"{where}, elsewhere in {sum(c.ok for c in rest)} of {len(rest)} cases"
-    return clear, one_sided
+            where = " ".join(filter(None, (axis.text(order[first - 1].at), axis.noun)))
+            return f"{TRUE} from {where} {on}, false from {axis.text(order[last].at)} {off}"
+    return ""
 
 
 def named(good, bad):
