@@ -96,8 +96,8 @@ def curves(records):
 
 
 @claim(8, "Atomics lose under skew", ("standard",),
-       "*atomic* is slower, and by a larger factor than without skew (alpha 0); by a factor within "
-       f"{percent(ALIKE, 1)} of it does not count.",
+       "*atomic* is slower, and by a larger factor than without skew (alpha 0). A factor within "
+       f"{percent(ALIKE, 1)} of that does not count.",
        Plot("time of atomic / time of the best deterministic kernel, over the same at alpha 0", 1),
        Axis(lambda v: f"alpha {v:g}", ""))
 def atomics_lose(records):
