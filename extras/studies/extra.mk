@@ -25,13 +25,13 @@
 #| make cores     how evenly cpu_fused shares its work on up to 64 cores, counted on the ids of SPEC; not timed
 #| make drift     how far narrow types, steps per lookup and dense steps drift over 1000 steps (OUT/drift/drift.md)
 #| make gpu-lease  pack what extras/studies/gpu/lease.py needs to measure a GPU that is there for minutes: build/lease.tar.xz
-#| make record    measure everything on this machine and write its page: NAME=zen4-2core, in reports/results/.
-#|                Takes about an hour on two cores, waits for a quiet machine, continues an interrupted record.
-#|                STEPS="standard standard-1-thread forward roof winners types traces peers iteration ladder tune
-#|                memory sweep crossover noise compilers isa scaling": only these;
+#| make record    measure this machine: NAME=zen4-2core, in reports/results/. 25 minutes on two cores; STEPS=all takes
+#|                hours. Waits for a quiet machine, continues an interrupted record. STEPS="standard standard-1-thread
+#|                forward small-batches": these; others are roof winners types traces peers iteration ladder tune
+#|                memory sweep crossover noise compilers isa scaling;
 #|                FORCE="roof": measure these again; TRACES=folder with *.txt.gz (../shared/traces);
 #|                WAIT=600: seconds to wait before a step; MINUTES=120: start no second try of a disturbed step
-#|                that would end later; REPS= THREADS= SEED= for all steps. Status 1 usage, another
+#|                that would end later; REPS= THREADS= SEED= SECONDS= for all steps. Status 1 usage, another
 #|                machine's folder, interrupted; 2 a wrong result, which is kept; 3 a step is missing
 #| make claims    what is often said about fused optimizers, with verdicts from the records: extras/studies/study/claims.md
 #| make readme    write the pages of all recorded machines, the front page with the figure of FRONT=,
@@ -160,12 +160,11 @@ record:
 	@$(if $(NAME),,echo 'usage: make record NAME=zen4-2core [STEPS=... FORCE=... WAIT=600]' >&2; exit 1)
 	@$(if $(chosen),echo 'record: $(chosen): a record has the same workloads on every machine' >&2; exit 1)
 	@$(PYTHON) extras/studies/record.py '$(folder)' --work='$(B)/record/$(NAME)' --make='$(MAKE)' --compiler='$(CC)' \
-	     $(looked_at) --steps='$(or $(STEPS),all)' --force='$(FORCE)' --traces='$(TRACES)' \
+	     $(looked_at) --steps='$(or $(STEPS),usual)' --force='$(FORCE)' --traces='$(TRACES)' \
 	     $(if $(WAIT),--wait='$(WAIT)') $(if $(MINUTES),--minutes='$(MINUTES)') \
-	     $(foreach v,REPS THREADS SEED,$(if $($v),--set='$v=$($v)')); status=$$?; \
+	     $(foreach v,REPS THREADS SEED SECONDS PRECISION,$(if $($v),--set='$v=$($v)')); status=$$?; \
 	 [ $$status -ne 1 ] || exit 1; \
-	 $(PYTHON) extras/studies/pages.py '$(folder)' $(looked_at) || exit 1; \
-	 echo 'make readme puts it on the front page'; exit $$status
+	 echo 'make readme writes the page of this machine'; exit $$status
 
 # Programs of studies.
 studies := $(addprefix $(B)/extras/studies/,cores/cores tune/tune memory/memory drift/drift)

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Records a machine: measures what FOLDER lacks, step by step; a result gets its final name only when it is
-complete.
+"""Records a machine: measures which of the steps FOLDER lacks, one by one; a result gets its final name only when it is
+complete. It draws nothing: make readme writes the pages.
 
 A step is left out if its results exist. The script refuses a folder of another machine (CPU, caches, number
 of CPUs, compiler, huge pages). It names results of other measured code (kernels, harness, workloads, Makefile
@@ -31,7 +31,7 @@ from merge import read
 from parts import write
 from program import Arguments, ResultError
 from record_step import Skipped, run, traces
-from recorded import NOISY, RESULTS, STEPS, code, disturbed, machine, make_command, share, stored
+from recorded import NOISY, RESULTS, STEPS, USUAL, code, disturbed, machine, make_command, share, stored
 from results import load
 
 
@@ -151,8 +151,8 @@ def trim(context, work):
 
 # --- all of them
 def steps_of(text, what):
-    """The named steps in their fixed order; 'all' names all of them."""
-    known, words = [s.name for s in STEPS], text.replace(",", " ").split()
+    """The named steps in their fixed order; 'all' names all of them, 'usual' those of USUAL."""
+    known, words = [s.name for s in STEPS], text.replace("usual", " ".join(USUAL)).replace(",", " ").split()
     for word in words:
         if word not in (*known, "all"):
             raise ResultError(f"{what}: there is no step '{word}'; there are {' '.join(known)}")
@@ -212,7 +212,7 @@ def main():
     parser.add_argument("--compiler", default="gcc", help="the compiler that make uses")
     parser.add_argument("--kernel", required=True, metavar="NAME", help="the kernel under study")
     parser.add_argument("--below", required=True, metavar="NAME", help="the kernel to compare it with")
-    parser.add_argument("--steps", default="all", metavar="LIST")
+    parser.add_argument("--steps", default="usual", metavar="LIST")
     parser.add_argument("--force", default="", metavar="LIST", help="measure these again; or all")
     parser.add_argument("--wait", type=float, default=600, metavar="SECONDS",
                         help="longest wait for a quiet machine before a step (600); six times that in all")
@@ -222,7 +222,8 @@ def main():
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE",
                         help="variable of make in every step")
     args = parser.parse_args()
-    chosen, forced = steps_of(args.steps, "STEPS"), steps_of(args.force, "FORCE")
+    forced = steps_of(args.force, "FORCE")
+    chosen = steps_of(f"{args.steps} {args.force}", "STEPS")
     name = os.path.basename(args.folder)
     if not re.fullmatch(r"[A-Za-z0-9][\w.-]*", name):
         raise ResultError(f"NAME='{name}': letters, digits, '.', '-' and '_' make a name, such as zen4-2core")

@@ -86,6 +86,7 @@ STEPS = (
     Step("scaling", "time against lookups, rows and threads", "scaling", (("REPS", "3"), ("MOST", "1e8")),
          {"scaling": "scaling/scaling.json"}, 9, ("extras/studies/scaling.py",)))
 RESULTS = {name: step for step in STEPS for name in step.results}
+USUAL = ("standard", "standard-1-thread", "forward", "small-batches")  # 25 minutes on two cores
 
 
 # --- the machine and the code of a result

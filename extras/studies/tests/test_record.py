@@ -78,14 +78,17 @@ def change(path, **context):
 # --- make record
 def test_all_steps_in_their_order_then_nothing(folder):
     s = Setting(folder)
-    status, said = s.record(s.traces(a_x=3))
+    status, said = s.record()
+    assert (status, s.there()) == (0, ["forward", "small-batches", "standard", "standard-1-thread"]), said
+    s = Setting(os.path.join(folder, "all"))
+    status, said = s.record("--steps=all", s.traces(a_x=3))
     assert status == 0, said
     assert s.targets() == ["bench"] * 8 + ["peers", "peers", "ladder", "tune", "memory", "sweep", "crossover", "noise",
                                            "bench-compilers", "bench-isa", "scaling"]
     assert s.there() == sorted(recorded.RESULTS), s.there()
     assert all(f"step {i} of 19: {n} " in said for i, n in enumerate(STEPS, 1)), said
     s.now()
-    status, said = s.record(s.traces(a_x=3))
+    status, said = s.record("--steps=all", s.traces(a_x=3))
     assert (status, s.calls()) == (0, []) and f"there already: {' '.join(STEPS)}" in said, said
 
 
