@@ -74,11 +74,11 @@ class Session {
     struct workload w = {};
     struct measure m = {};
     std::vector<Case> cases;
-    std::map<Way, struct scratch_use> use;
+    std::map<Candidate, struct scratch_use> use;
     std::map<std::string, std::string> refused;
 
     void say_open();
-    void check(const Way &way, bool first);
+    void check(const Candidate &candidate, bool first);
     void sample(const Case &c, int round);
     int write_batch(struct outputs *o, const std::string &prefix, int b, struct error *err);
     int write_batches(struct outputs *o, const std::string &prefix, struct error *err);
@@ -86,12 +86,12 @@ class Session {
 };
 
 /* Before the first sample a kernel is also admitted: it may lack memory, or not accept the batches. */
-void Session::check(const Way &way, bool first) {
-    const struct kernel *k = way.kernel;
+void Session::check(const Candidate &candidate, bool first) {
+    const struct kernel *k = candidate.kernel;
     struct check_result result = {};
     struct error err = {};
-    int status = first ? measure_admit(&m, k, way.mode(), &use[way], &result, &err)
-                       : measure_check(&m, k, way.mode(), w.ring - 1, &result, &err);
+    int status = first ? measure_admit(&m, k, candidate.mode(), &use[candidate], &result, &err)
+                       : measure_check(&m, k, candidate.mode(), w.ring - 1, &result, &err);
     if (status)
         refused[k->name] = status > 0 ? std::string("WRONG RESULT: ") + result.message : err.text;
 }
@@ -111,7 +111,7 @@ bool Session::open(const struct worklist *list, int i, const std::vector<Case> &
         return false;
     for (const Case &c : wanted) {
         const struct kernel *k = c.entry->kernel;
-        if (!use.count(c.way())) check(c.way(), true);
+        if (!use.count(c.candidate())) check(c.candidate(), true);
         if (!refused.count(k->name)) cases.push_back(c);
     }
     return true;
@@ -141,7 +141,7 @@ void Session::sample(const Case &c, int round) {
     if (measure_sample(&m, k, c.mode, round, nullptr, &s, &err)) return say_error(err.text);
     benchmark::UserCounters counters;
     workload_counters(counters, &m, s.batch, alpha);
-    sample_counters(counters, &m, s, use[c.way()]);
+    sample_counters(counters, &m, s, use[c.candidate()]);
     bool dense = (k->traits & DENSE_STEP) && !rule_keeps_idle(&m.rules[0]);
     bool exact = m.exact[s.batch] && !(k->traits & STEP_PER_LOOKUP);
     printf("{");
