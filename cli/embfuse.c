@@ -44,9 +44,9 @@ static void help(void) {
     printf("  help        this, or the flags of COMMAND: help COMMAND, COMMAND --help, COMMAND -h\n"
            "  --version   version, commit and compiler\n"
            "environment: OMP_NUM_THREADS is the number of threads; EMBFUSE_ISA=avx512|avx2|plain\n"
-           "is the level of the kernels in a portable build; default: the best that the CPU has\n"
+           "says which instructions a portable build uses; default: the best that the CPU has\n"
            "exit status: 0 fine, 1 usage or environment, 2 wrong result,\n"
-           "3 step: all is written, but the check has no bound for some rows\n");
+           "3 from step: it wrote all files, but the check cannot judge some rows\n");
 }
 
 static const struct subcommand *find(const char *name, struct error *err) {
@@ -99,7 +99,7 @@ static int close_output(int status, struct error *err) {
 
 int main(int argc, char **argv) {
     struct error err = {""};
-    signal(SIGXFSZ, SIG_IGN); /* a write beyond the limit fails, with a message */
+    signal(SIGXFSZ, SIG_IGN); /* a write beyond the file size limit fails, with a message */
     int status = close_output(dispatch(argc, argv, &err), &err);
     if (status) fprintf(stderr, "embfuse: %s\n", err.text);
     return status;

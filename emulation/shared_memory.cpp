@@ -18,7 +18,7 @@ enum {
     ROOM = SHARED_LIMIT + ZONES /* of the largest block */
 };
 
-/* Under the race detector blocks get one part after another, otherwise each slot has one. */
+/* Under the race detector each block gets the next part of the arena; otherwise each slot has a part of its own. */
 static struct {
     char *begin;
     size_t bytes, next;

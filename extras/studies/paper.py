@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """The look of all figures for a paper, and what they share; style.gp has the same for gnuplot.
 
-A figure is as wide as a column or a page of a paper, to the point. Its head says what it shows and where it was
+A figure is exactly as wide as a column or a page of a paper. Its head says what it shows and where it was
 measured, its legend is below; panels() begins a figure, finish() adds both and fixes the layout.
 """
 import io
@@ -17,12 +17,12 @@ from style import CAUTION_COLOUR, FONT, TITLES, colour, marker, nice_range
 COLUMN, PAGE = 3.33, 7.0  # inches
 SIZES = {"": PAGE, "-column": COLUMN}  # by the end of a file's name
 GREY, PALE = "#777777", "#e8e8e8"
-WORSE = "#f6dcd4"  # behind what is slower
+WORSE = "#f6dcd4"  # shades the part of a panel where something is slower
 SMALL = 6.0  # points, of text in panels
 LINE = 1.3 * 6.5 / 72  # inches, of a line of the head
-CHARACTER = 0.053  # inches, of such a line, at most about
+CHARACTER = 0.053  # inches: about the most that a character of that line takes
 MARGIN = 0.04  # inches
-# Ticks of a log axis between two powers of ten, from short to long axes.
+# Ticks of a log axis between two powers of ten: many if the axis has a short range, few if it has a long one.
 SUBS = ([v / 10 for v in (*range(10, 20), *range(20, 50, 2), *range(50, 100, 5))], (1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 7), (1, 2, 5),
         (1, 3), (1,))
 DASHES = ("-", (0, (5, 1.5)), (0, (4, 1.2, 1, 1.2)), (0, (1.2, 1.2)))
@@ -55,8 +55,9 @@ def set_up():
 
 # --- panels and axes
 def panels(width, count, most, height, **shared):
-    """A figure of this width with a grid of count panels, as high as `height` with their labels: (figure, axes).
-    most: how many fit side by side in a column, and on a page. The lowest panel of a column keeps its labels."""
+    """(figure, axes): a figure of this width with a grid of `count` panels, each as high as `height` with its labels.
+    most: how many panels fit side by side in a figure of width COLUMN, and of width PAGE. The lowest panel in each
+    column of the grid keeps its labels."""
     from matplotlib.figure import Figure
     rows = -(-count // min(count, most[width == PAGE]))
     columns = -(-count // rows)
@@ -70,7 +71,7 @@ def panels(width, count, most, height, **shared):
 
 
 def log_axis(axis, low, high, room=5, zero=None):
-    """A log axis with room for so many labels of four characters, or for fewer longer ones. zero: the place of 0."""
+    """A log axis. room: how many labels of four characters fit; of longer ones fewer fit. zero: the place of 0."""
     text = lambda v: f"{v:g}" if v < 1 else short(v)
     decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     every = [[v for e in decades for m in subs for v in [m * 10.0**e] if low * 0.9999 <= v <= high * 1.0001] for subs in SUBS]
@@ -84,7 +85,7 @@ def log_axis(axis, low, high, room=5, zero=None):
 
 
 def binary_axis(axis, values, room=8):
-    """A log axis around values that are powers of two, or nearly, with such ticks."""
+    """A log axis around values that are powers of two, or nearly. Its ticks are powers of two."""
     low, high = (round(math.log2(v)) for v in (min(values), max(values)))
     step = max(1, math.ceil((high - low + 1) / room))
     ticks_at(axis, [2.0**e for e in range(low, high + 1, step)], min(values) / 1.2, max(values) * 1.2)
@@ -111,7 +112,8 @@ def short(value):
 
 
 def look(kernel, mark="", line=True):
-    """How the points of a kernel and their quartiles are drawn; a line in a dash of its own."""
+    """How the points of a kernel and their quartiles are drawn. If `line` is true, a line in the kernel's dash joins
+    them."""
     return {"label": kernel.title + mark, "color": colour(kernel), "marker": marker(kernel)[1],
             "ls": DASHES[kernel.index % len(DASHES)] if line else "none", "capsize": 1.8, "elinewidth": 0.7,
             "capthick": 0.7}
@@ -140,8 +142,8 @@ def lines(ax, groups, xs, key="ns_per_lookup"):
 
 
 def dots(ax, rows, groups, kernels, key="ns_per_lookup"):
-    """A row of dots per group: each kernel's median and quartiles; rows: the row of each group. Kernels keep their
-    height in a row, and a mark is hollow if hollow_notes() explains it. Returns the medians."""
+    """A row of dots per group: each kernel's median and quartiles; rows: the row of each group. A kernel has the same
+    height within every row, and a mark is hollow if hollow_notes() explains it. Returns the medians."""
     drawn = []
     for i, kernel in enumerate(kernels):
         shift = 0.7 * ((i + 0.5) / len(kernels) - 0.5)
@@ -168,7 +170,7 @@ def unmeasured(groups, kernels):
 
 
 def empty_rows(ax, count, rows):
-    """Says so in those of `count` rows that are not in `rows`."""
+    """Writes 'not measured' into each of the `count` rows that is not in `rows`."""
     for y in set(range(count)) - set(rows):
         ax.text(0.5, y, "not measured", ha="center", va="center", fontsize=SMALL, color=GREY,
                 transform=ax.get_yaxis_transform())
@@ -193,8 +195,8 @@ def range_of(values, pad=1.1):
 
 # --- the head, the legend and the layout
 def head(result, groups, subject, notes, points):
-    """The lines of the head: what, where, notes. Without notes, it explains the marks. points says what is drawn of
-    the samples."""
+    """The lines of the head: what is shown, where it was measured, and notes. If notes is None, the head explains the
+    marks instead. points says what is drawn of the samples."""
     rules = {g.rule for g in groups}
     what = rules.pop() if len(rules) == 1 else f"{len(rules)} rules"
     if notes is None:
@@ -212,7 +214,8 @@ def wrapped(text, inches):
 
 
 def legend(figure, axes, title=None):
-    """One legend below all panels, each entry once, in as many columns as fit; its height in inches."""
+    """Draws one legend below all panels, with each entry once, in as many columns as fit. Returns its height in
+    inches."""
     entries = {}
     for ax in axes:
         for handle, label in zip(*ax.get_legend_handles_labels()):
@@ -242,7 +245,7 @@ def compose(figure, axes, caution, text, x="", y="", title=None):
     FigureCanvasAgg(figure)
     width, body = figure.get_size_inches()
     for ax in axes:
-        ax.title.set_linespacing(1.4)  # below an underscore
+        ax.title.set_linespacing(1.4)  # so that a second line stays clear of an underscore
     caution = wrapped(caution, 0.9 * width)
     figure.set_label(text)
     text = wrapped(text, width) if TITLES else ""
@@ -278,11 +281,12 @@ def if_possible(draw, *what):
         return []
 
 
-FORMATS = {"pdf": "CreationDate", "svg": "Date", "png": "Software"}  # and what would date them
+FORMATS = {"pdf": "CreationDate", "svg": "Date", "png": "Software"}  # with the metadata that has a date or a version
 
 
 def save(figure, stem, formats=FORMATS):
-    """Saves the figure without dates and versions, and its title beside it if it has none; yields the names of the files."""
+    """Saves the figure without dates and versions. If figures have no heads (TITLE=0), a text file beside it has the
+    head. Yields the names of the files."""
     if not TITLES:
         write_whole(f"{stem}.txt", figure.get_label() + "\n")
         yield f"{stem}.txt"

@@ -19,7 +19,7 @@ STANDARD = "datasets/standard.spec"
 LEAST = 10**4               # lookups and rows
 SMALL = 10**7               # each larger workload is a part of its own
 LINEAR_FROM = 10**6         # fewest lookups in the fit of the growth
-WORKLOADS = {  # axis: keys of its workloads, and the divisor of its values
+WORKLOADS = {  # axis: keys of its workloads, and what its values are divided by before they go there
     "lookups": ("    rows 10000000\n    dim 16\n    length fixed 100\n    ids zipf\n    alpha 1.05\n"
                 "    batch {}\n", 100),
     "rows": ("    dim 32\n    batch 50000\n    length fixed 20\n    ids zipf\n    alpha 1.05\n"
@@ -51,7 +51,7 @@ def zipf(name):
 
 def parts(args):
     if not LEAST <= args.most < 1e15:
-        raise ResultError(f"MOST: {args.most:g} is no number from {LEAST} on")
+        raise ResultError(f"MOST: {args.most:g} must be at least {LEAST} and below 1e15")
     counts, out = threads_of(args), []
     for axis in WORKLOADS:
         options, values = options_of(args, counts[-1], axis == "rows"), steps(args.most)
@@ -147,4 +147,4 @@ def drawn(width, result, _axes, _kernel):
     """The figure for a paper."""
     for shown in size.pick_scaling(result, "cold").values():
         return size.scaling(width, result, shown)
-    raise ResultError(f"{result.path}: a picture needs two thread counts, or three values of an axis: MOST=1e5")
+    raise ResultError(f"{result.path}: a picture needs two thread counts, or three sizes, as MOST=1e5 gives")

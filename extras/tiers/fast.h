@@ -25,18 +25,18 @@ struct fast {
     int64_t bytes;          /* of the slots */
     const struct record *records;
     bool on_device;
-    struct row_index *index; /* [ring] of no rows: rows in slots are not restored */
+    struct row_index *index; /* [ring], each without rows: rows in slots are never restored */
     struct table_set tables; /* of slots, in host memory */
     /* On a device. */
     void *stream;
     struct device_buffer staging; /* records */
-    struct device_buffer slots;   /* int32, of these records */
-    struct device_buffer blocks;  /* of device_rows_move() */
+    struct device_buffer slots;   /* int32: the slots of these records */
+    struct device_buffer blocks;  /* the list that device_rows_move() needs */
     int32_t *pinned_slots;
 };
 
-/* slots: tables of slots and their batches, without an index. records: [num_tables]. All three outlive it. most:
- * records that travel together, most_bytes: their bytes. */
+/* slots: tables of slots and their batches, without an index. records: [num_tables]. These tables' shapes, the batches
+ * and the records must outlive the result. most, most_bytes: the most records that travel together, and their bytes. */
 struct fast *fast_open(enum backend where, const struct place_setup *slots,
                        const struct record *records, int64_t most, int64_t most_bytes,
                        struct error *err);
@@ -46,7 +46,7 @@ void fast_close(struct fast *f);
 int fast_take(struct fast *f, int32_t table, const int32_t *slot, int64_t count, struct error *err);
 int fast_give(struct fast *f, int32_t table, const int32_t *slot, int64_t count, struct error *err);
 
-/* The ids of a batch are numbers of slots now. */
+/* Copies the ids of a batch, which have become numbers of slots, to the device if the batch is there. */
 int fast_renew(struct fast *f, int batch, const struct batch *in, struct error *err);
 
 /* Does what place_ops.intact does. */

@@ -131,8 +131,8 @@ static int create(struct file_store *s, const struct store_table *table, bool di
     const int fd = openat(s->directory, name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (fd < 0 && errno == EEXIST)
         return fail(err,
-                    "%.300s/%s: is there already: rows of a run that goes on, or was killed. They "
-                    "are scratch: remove them",
+                    "%.300s/%s: is there already. Another run uses it, or a killed run left it: "
+                    "then remove it, it is scratch",
                     s->path, name);
     if (fd < 0) return fail(err, "%.300s/%s: cannot create: %s", s->path, name, strerror(errno));
     if (direct) fcntl(fd, F_SETFL, O_DIRECT); /* no file system has to */

@@ -212,7 +212,7 @@ static int host_flush(struct place *p, struct error *err) {
     return 0;
 }
 
-/* The step reads it where it is. */
+/* There is nothing to copy: the step reads the batch where it is. */
 static int host_renew(struct place *p, int batch, struct error *err) {
     (void)p, (void)batch, (void)err;
     return 0;

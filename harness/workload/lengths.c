@@ -15,7 +15,8 @@
 /* The table leaves this share of a tail out: less than one draw in 10^12. */
 #define TAIL 1e-12
 
-/* Entries that a table needs: the tail falls like exp(-l / (mean * cv^2)), 28 = -log(TAIL). */
+/* Entries that a table needs. The tail falls like exp(-l / (mean * cv^2)), so 28 * mean * cv^2 entries leave out
+ * about TAIL, as -log(TAIL) is 28; the rest is a margin. */
 static double table_entries(double mean, double cv) {
     return mean + 64.0 + 30.0 * (mean * cv * cv + sqrt(mean) + mean * cv);
 }
@@ -53,8 +54,8 @@ double length_spec_mean(const struct length_spec *spec) {
     return spec->kind == LENGTH_UNIFORM ? 0.5 * (spec->a + spec->b) : spec->a;
 }
 
-/* r and p from mean and variance; P(0) = p^r, P(l+1) = P(l) * (l+r)/(l+1) * (1-p), in logarithms
- * because P(0) of a long mean underflows. */
+/* r and p follow from mean and variance. P(0) = p^r, and P(l+1) = P(l) * (l+r)/(l+1) * (1-p). The
+ * products are sums of logarithms, because P(0) underflows if the mean is large. */
 static int negbin_table(struct lengths *l, struct error *err) {
     double mean = l->spec.a, variance = mean * mean * l->spec.b * l->spec.b;
     double r = mean * mean / (variance - mean), p = mean / variance;

@@ -72,7 +72,7 @@ static int run(const struct batch *in, const struct rule_step *steps, const stru
 DEFINE_KERNEL(cpu_fused_planned) = {
     .name = "cpu_fused_planned",
     .label = "fused, planned ahead",
-    .idea = "As cpu_fused, with its index built ahead of the step: it is not in the step's time.",
+    .idea = "As cpu_fused, with an index built ahead of the step: the step's time leaves it out.",
     .place = ON_HOST,
     .traits = DETERMINISTIC,
     .accepts = accepts_32bit_rows_and_positions,

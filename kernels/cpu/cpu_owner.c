@@ -7,11 +7,12 @@
  * gradients of its rows to their accumulators. Then all threads update the touched rows.
  * Source: IPEX' merged embedding bag, "race-free" in Kalamkar et al. 2020, where also every thread
  * scans all ids. There a hash finds the accumulator, here the rank does.
- * Scratch and traffic: rows/8 + rows/8 bytes and [touched][dim] floats, written and read once more
- * than in a fused kernel.
+ * Scratch and traffic: rows/8 bytes of bits, rows/8 bytes of ranks, and [touched][dim] floats, which
+ * are written and read once more than in a fused kernel.
  * Deterministic: a row is summed in the order of its lookups.
- * Wins over the dense baseline if few of the rows are touched. Loses to every grouping kernel, most
- * with many threads, as each scans all ids, and with one hot row, which has one owner.
+ * Wins over the dense baseline if few of the rows are touched. Loses to every grouping kernel. It
+ * loses the most with many threads, because each scans all ids, and with one hot row, because one
+ * thread owns it.
  */
 #include "kernels/host/owner.h"
 #include "kernels/host/touched.h"

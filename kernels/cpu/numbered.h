@@ -4,8 +4,8 @@
  * index either. A walk over its lookups numbers the rows as they come, with a hash table in L2. It adds each gradient
  * to the accumulator of its row's number. Then the rows are sorted and updated in ascending order.
  *
- * Which tables: a count of the distinct rows decides, of one row in NUMBERED_SAMPLED by a hash. It is unbiased, where a
- * sample of lookups is not, and it ends as soon as there are too many.
+ * Which tables: the number of distinct rows decides. It is estimated by the distinct rows among one of NUMBERED_SAMPLED
+ * rows, chosen by a hash. This is unbiased, where a sample of lookups is not. The count ends when it is too large.
  * Deterministic: the gradients of a row are added in the order of the lookups. A unit of work takes the rows of a table
  * in a range of hashes. If they turn out to be too many for its accumulators, it begins again with half of its range.
  */
@@ -16,10 +16,10 @@
 #include "kernels/cpu/small.h"
 
 enum {
-    NUMBERED_LOOKUPS = 8192, /* least lookups of a table */
-    NUMBERED_PARTS = 4,      /* a table has at most this part of the lookups: threads wait for it */
-    NUMBERED_DIM = 32,       /* least dim */
-    NUMBERED_OFTEN = 8,      /* least lookups of a distinct row: see kernels/cpu/tried.md */
+    NUMBERED_LOOKUPS = 8192,  /* least lookups of a table */
+    NUMBERED_PARTS = 4,       /* a table has at most 1/4 of all lookups, else threads wait for it */
+    NUMBERED_DIM = 32,        /* least dim */
+    NUMBERED_OFTEN = 8,       /* least mean lookups of a distinct row: see kernels/cpu/tried.md */
     NUMBERED_BYTES = 4 << 20, /* of accumulators */
     NUMBERED_SLOTS_LOG2 = 15, /* of the hash table: 256 KiB */
     NUMBERED_ROWS = 1 << (NUMBERED_SLOTS_LOG2 - 1),
@@ -36,7 +36,7 @@ struct numbered_own {
         uint32_t row, number; /* number + 1; 0: free */
     } slot[1 << NUMBERED_SLOTS_LOG2];
     uint64_t entry[2][NUMBERED_ROWS];  /* rows with their numbers; a sort goes back and forth */
-    uint32_t begin[NUMBERED_ROWS + 1]; /* of each entry, which is a run */
+    uint32_t begin[NUMBERED_ROWS + 1]; /* 0, 1, ...: each entry is a run */
     _Alignas(KERNEL_ALIGN) float sum[NUMBERED_BYTES / sizeof(float)];
 };
 
@@ -154,7 +154,8 @@ static inline bool numbered_is_faster(const struct batch *in, int32_t t) {
     return c.most > 0 && c.rows * c.rows <= c.most * before;
 }
 
-/* Units of table t, each a range of hashes: one for each thread's share of the batch that its lookups make. */
+/* The number of units of table t. A unit takes a range of hashes, and about as many lookups as a thread's share of the
+ * batch. */
 static inline int32_t numbered_ranges(const struct numbered *x, const struct batch *in, int32_t t) {
     if (!x->table || !x->table[t]) return 0;
     const int64_t lookups = in->tables[t].lookups;
@@ -269,7 +270,7 @@ static inline void numbered_step(const struct numbered *x, const struct gather *
         if (in->features[f].table != t) continue;
         const struct stretch lookups =
             stretch_at(in, in->offsets[f * in->bags], in->offsets[(f + 1) * in->bags]);
-        /* Constants make the walk shorter. */
+        /* Members that are constants make the inlined walk shorter. */
         if (w.width < UINT32_MAX)
             w.whole = false, w.per_lookup = g->table[t].per_lookup,
             walk_stretch(in, lookups, numbered_visit, &w);

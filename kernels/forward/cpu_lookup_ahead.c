@@ -20,7 +20,7 @@ static int run(const struct batch *in, const struct rule_step *steps, const stru
 DEFINE_KERNEL(cpu_lookup_ahead) = {
     .name = "cpu_lookup_ahead",
     .label = "lookup with prefetch",
-    .idea = "A thread sums the rows of a bag in registers, and prefetches those of later lookups.",
+    .idea = "A thread sums a bag's rows in registers, and prefetches the rows of later lookups.",
     .operation = OP_FORWARD,
     .place = ON_HOST,
     .traits = DETERMINISTIC,

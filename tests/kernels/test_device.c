@@ -58,8 +58,8 @@ static void compare(struct builder *b, const struct kernel *k, const void *expec
     if (!same) fail_msg("a replay differs from the eager step");
 }
 
-/* One capture replayed n times equals n steps; scratch stays as the previous step left it. After
- * the first step, too, sums are exact; each row is compared with its own past. */
+/* One capture that is replayed n times equals n steps, although scratch is as the previous step left it. Sums are exact
+ * in later steps, too, since builder_judge() compares each row with its content before the step. */
 static void replay(const struct shape *s, const struct kernel *k, enum rule_kind rule) {
     const int replays = k->traits & STEP_PER_LOOKUP ? 1 : 2;
     struct builder b;
@@ -81,7 +81,7 @@ static void replay(const struct shape *s, const struct kernel *k, enum rule_kind
     builder_free(&b);
 }
 
-/* Pinned and drawn shapes take every path from a batch to its launches. */
+/* Together, shapes of the list and drawn ones take every path from a batch to its launches. */
 static void replay_as_eager(void **state) {
     enum { DRAWS = 5 };
     const struct kernel *k = kernel_of(state);
@@ -97,7 +97,7 @@ static void replay_as_eager(void **state) {
     }
 }
 
-/* A captured step; it reads step constants and tables only at a replay, and its plan no gradient. */
+/* Captures a step, which reads step constants and tables only when it is replayed. Its plan gets no gradient. */
 static cudaGraphExec_t captured(const struct device_job *job) {
     struct batch ids = *job->in;
     ids.grad = NULL;
@@ -172,7 +172,7 @@ static void timed(void **state) {
     builder_free(&b);
 }
 
-/* Guard zones; an emulated device has none, since such a write faults there at once. */
+/* Guard zones show a write outside of a buffer. An emulated device needs none: the write itself faults there. */
 static void write_outside(void **state) {
     (void)state;
     struct error err;

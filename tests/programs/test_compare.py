@@ -131,7 +131,7 @@ def test_noise_is_unsure(folder):
 
 
 def test_too_disturbed_is_unsure(folder):
-    """A side that lost time is not SLOWER: its median may be of a disturbed sample from half of them on."""
+    """A side of which half or more samples were disturbed is UNSURE: its median may be of a disturbed one."""
     with_disturbed = lambda count, factor: disturbed(folder, count, "kernel=cpu_fused", factor=factor)
     counts = lambda *how: counted(compared(GOLDEN, with_disturbed(*how)))
     equal(counts(2, 889), {"SAME": 30, "SLOWER": 6})
@@ -165,7 +165,7 @@ def of_machine(folder, name, **context):
 
 
 def test_cpus_of_one_name_are_not_one_machine(folder):
-    """Nor are two numbers of threads. Results without emb_cpu_model have it in emb_record_machine, if they do."""
+    """Nor are runs with other numbers of threads. Without emb_cpu_model, emb_record_machine may name the model."""
     cache = lambda mib: [{"type": "Unified", "level": 3, "size": mib << 20}]
     new = {"emb_cpu_model": "AuthenticAMD, family 25, model 1", "caches": cache(32), "emb_threads": "2"}
     old = {"emb_record_machine": "Synthetic CPU | AuthenticAMD, family 25, model 1, stepping 1 | 2 CPUs | 32768K L3"}

@@ -35,7 +35,7 @@ static struct spec_list parse_good(const char *text, const struct spec_overrides
 /* --- what is wrong, and where */
 
 struct bad_case {
-    const char *test, *text, *message; /* its beginning, behind the name of the file */
+    const char *test, *text, *message; /* message: its beginning, after the name of the file */
     struct spec_overrides over;
 };
 
@@ -149,7 +149,7 @@ static void axes_in_file_order(void **state) {
     spec_list_free(&l);
 }
 
-/* Words in any order; a cap bounds them. */
+/* The words of a table line come in any order, and row_cap bounds its rows. */
 static void table_lines(void **state) {
     struct spec_list l = parse_good(W "row_cap 100\ntable rows 1000 dim 4 length fixed 3\nseed 1\n"
                                       "table length uniform 0 3 dim 5 rows 7\n",

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Types of PTX, and what its instructions compute that is not an operator of C++.
+ * The types of PTX, and functions for its instructions where C++ has no operator.
  */
 #pragma once
 
@@ -53,7 +53,7 @@ template <class T> T high(T a, T b) {
     }
 }
 
-/* A device gives any number for these. */
+/* Refuses divisions for which a device may give any number. */
 template <class T> void divisible(T a, T b, const Instruction &at) {
     if (b == 0) defect(at, "a division by 0");
     if (std::is_signed_v<T> && a == std::numeric_limits<T>::min() && b == T(-1))
@@ -117,7 +117,7 @@ template <class T> T bfe(T a, u32 begin, u32 length) {
     T mask = length >= sizeof(T) * 8 ? T(~T(0)) : T((T(1) << length) - 1);
     return shr<T>(a, begin) & mask;
 }
-/* `length` bits of a, from `begin` on in b. */
+/* b with its `length` bits from bit `begin` on replaced by the lowest bits of a. */
 template <class T> T bfi(T a, T b, u32 begin, u32 length) {
     begin &= 0xff, length &= 0xff;
     if (begin >= sizeof(T) * 8) return b;

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Operands of machine code: from nvdisasm's text to the struct of machine.h. What it does not know is a KeyError or a
-ValueError."""
+"""Operands of machine code: translates nvdisasm's text to the struct of machine.h. Text that it does not know raises
+KeyError or ValueError."""
 import ctypes
 import re
 import struct
@@ -28,7 +28,7 @@ def register(uniform, number):
 
 
 def number(text, floating):
-    """An immediate: its bits."""
+    """The bits of an immediate."""
     if re.match(r"-?0x[0-9a-f]+$", text):
         return int(text, 16) & 0xffffffff
     if not floating:

@@ -10,7 +10,7 @@ FEWEST = 3  # workloads of a panel
 
 
 def widths_of(groups):
-    """{dim: its curve over alpha}: of several curves that with the most alphas, then the most rows."""
+    """{dim: its curve over alpha}. If a dim has several, the one with the most alphas is taken, then the most rows."""
     found = {}
     for own in curves(groups, "alpha"):
         found.setdefault(own[0].median("dim") or 0, []).append(own)
@@ -26,7 +26,7 @@ def pick_skew(result, mode):
 
 
 def skew(width, result, shown):
-    """Median and quartiles of the time per lookup, above the time that the ceilings allow; a panel per dim."""
+    """A panel per dim: median and quartiles of the time per lookup, and lines at the times that the ceilings allow."""
     figure, axes = panels(width, len(shown), (2, 4), 2.0, sharex=True, sharey=True)
     drawn = []
     for ax, (dim, groups) in zip(axes, shown.items()):
@@ -52,7 +52,7 @@ def distinct(group):
 
 
 def pick_distinct(result, mode):
-    """{rule: {dim: groups}} of the most threads, and of the dims with the most workloads."""
+    """{rule: {dim: groups}}: only groups with the most threads, and only the dims with the most workloads."""
     found = {}
     for rule, groups in by_rule(result, mode).items():
         most = max(g.median("threads") or 0 for g in groups)

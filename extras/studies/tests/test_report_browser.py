@@ -46,7 +46,7 @@ def look(width, height, dark=False):
 
 
 def opened(folder, *args):
-    """A browser with the page of these results; nothing may complain."""
+    """A browser with the page of these results. Its log must be empty."""
     driver = browser()
     look(1280, 900)
     written(folder, *args)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Records in stores: what is put comes back. A fault at each call in turn that makes, reads or writes a file: it
- * fails, or moves too few bytes. Files that are there already are refused. The program is linked with -Wl,--wrap for
- * these calls.
+ * Stores of records. What is put into a store comes back. Each call that makes, reads or writes a file has a fault in
+ * turn: it fails, or moves too few bytes. A store refuses files that are there already. The program is linked with
+ * -Wl,--wrap for these calls.
  */
 #define _GNU_SOURCE
 #include <dirent.h>
@@ -27,7 +27,7 @@ enum fault_how {
 };
 
 static struct {
-    atomic_bool on; /* the others are changed while it is off, and no thread works */
+    atomic_bool on; /* the test sets the other members while this is off and no thread works */
     enum fault_how how;
     int at, error;
     atomic_int calls;
@@ -49,7 +49,7 @@ static bool fails(void) {
     return fault.how == FAILS && call == fault.at;
 }
 
-/* What comes of a call that moves so many bytes: how many, or -1 and errno. */
+/* Returns how many of its bytes a call moves, or -1 and errno. */
 static ssize_t moves(size_t bytes) {
     if (fails()) return -1;
     if (!fault.on) return (ssize_t)bytes;
@@ -82,7 +82,7 @@ ssize_t __wrap_pread(int fd, void *bytes, size_t size, off_t at) {
     return n > 0 ? __real_pread(fd, bytes, (size_t)n, at) : n;
 }
 
-/* --- records: they should be as the last step that has put them left them */
+/* --- records: each must have the content that the last step with its row has put */
 
 enum { TABLES = 2, ROWS = 60, TOUCHED = 12, STEPS = 5 };
 
@@ -114,7 +114,7 @@ static void pattern(char *record, int32_t table, int64_t row, int64_t step) {
                                   (uint64_t)(i / 7));
 }
 
-/* Distinct rows of a step, some of them consecutive; of step 0 all. */
+/* Distinct rows of a step, some of them consecutive. Step 0 has all rows. */
 static int64_t rows_of(int64_t step, int32_t table, int64_t rows[ROWS]) {
     const int64_t all = tables[table].rows,
                   first = (int64_t)(rng_key(77 + (uint64_t)table, (uint64_t)step) % (uint64_t)all);
@@ -137,7 +137,7 @@ static int take_step(struct disk *s, int64_t step, struct error *err) {
     return 0;
 }
 
-/* All records of a table are those after so many steps. */
+/* Fails unless every record of the table has its content after `steps` steps. */
 static void expect_table(struct disk *s, int32_t t, int64_t steps, const char *what) {
     struct error err;
     int64_t last[ROWS] = {0}, rows[ROWS];
@@ -201,8 +201,8 @@ struct fault_test {
 static const struct fault_test faults[] = {
     {"the disk is full", FAILS, ENOSPC}, {"nothing is moved", NOTHING, 0}, {"little", LITTLE, 0}};
 
-/* Works while something happens to call `at`: an error is said, no file and no descriptor stays, and it works again.
- * Returns whether there was such a call. */
+/* Runs works() while call `at` has a fault. If it fails, its error must be the right one; in any case no file and no
+ * descriptor may stay, and works() must succeed afterwards. Returns whether there was such a call. */
 static bool with_fault(struct disk *s, const struct fault_test *t, int at) {
     char when[100];
     struct error err = {""};
@@ -233,7 +233,7 @@ static void each_call(void **state) {
     disk_end(&s);
 }
 
-/* Files of a store that is open. A killed store leaves the same files. */
+/* A store refuses the files of another one that is open. A killed store leaves the same files. */
 static void refused(void **state) {
     (void)state;
     struct error err;
@@ -243,8 +243,8 @@ static void refused(void **state) {
     const int files = entries(s.path.text);
     assert_int_equal(files, 2 + TABLES);
     assert_null(file_store.open(&s.setup, &err));
-    assert_non_null(strstr(err.text, "rows.0: is there already: rows of a run that goes on, or "
-                                     "was killed. They are scratch: remove them"));
+    assert_non_null(strstr(err.text, "rows.0: is there already. Another run uses it, or a killed "
+                                     "run left it: then remove it, it is scratch"));
     assert_int_equal(entries(s.path.text), files);
     file_store.close(s.store);
     assert_int_equal(entries(s.path.text), 2);

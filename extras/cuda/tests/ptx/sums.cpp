@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Runs the kernels of sums.ptx, translated, and compares with what they should compute. Status 1: wrong.
+ * Runs the translated kernels of sums.ptx, and checks what they compute. Exit status 1: a result is wrong.
  */
 #include <cstdio>
 #include <vector>
@@ -34,7 +34,8 @@ template <class T> static bool same(const char *what, const T *on, const std::ve
     return true;
 }
 
-/* Row i counts its id, and gives a - b * c twice; each thread adds its own to a part of its block's sum. */
+/* Thread i takes row i, or the last row if there is none. It counts the row's id, and computes 2 * (a + b - c * d). Its
+ * output is this value plus the values of lanes 0, 8, 16 and 24 of both warps of its block. */
 static bool sums_are_right() {
     std::vector<float> in(4 * ROWS), value(BLOCKS * THREADS), out(BLOCKS * THREADS, 0);
     std::vector<int> ids(ROWS);
@@ -50,7 +51,7 @@ static bool sums_are_right() {
     for (size_t i = 0; i < value.size(); i++) {
         const float *first = &value[i / THREADS * THREADS];
         out[i] = value[i];
-        for (size_t warp = 0; warp < 2; warp++) /* lanes 0, 16, 8 and 24 */
+        for (size_t warp = 0; warp < 2; warp++) /* adds lanes 0, 8, 16 and 24 */
             for (size_t lane = 0; lane < 32; lane += 8) out[i] += first[32 * warp + lane];
     }
     float *d_in = on_device(in), *d_out = on_device(out);

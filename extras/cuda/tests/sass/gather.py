@@ -13,17 +13,17 @@ def has(blocks, loop, width):
 
 
 def gather_loops(blocks, loops):
-    """Loops with loads of 16 bytes outside their inner loops, in the order of the code. Loops that also store update
-    rows; they count only in a kernel without others."""
+    """Loops with loads of 16 bytes outside their inner loops, in the order of the code. A loop that also stores is one
+    that updates rows: it counts only in a kernel where all of them do."""
     wide = [loop for loop in nested(loops) if has(blocks, loop, 16)]
     pure = [loop for loop in wide if not any(blocks[n].stores for n in loop.own())]
     return sorted(pure or wide, key=lambda loop: min(loop.entries))
 
 
 def narrow(blocks, loops, gathers, width):
-    """Loads of fewer bytes in flight, in the best loop. A gather loop counts if it has ways for narrower types, with as
-    many loads as of 16 bytes, or for single elements, with four times as many; others count for 8 bytes, and in kernels
-    without 16-byte loads, if they store nothing."""
+    """The most loads of `width` bytes that a loop has in flight. A gather loop counts if it has enough of them beside
+    its 16-byte loads: as many loads of 8 bytes (narrower types), or four times as many of 4 or 2 bytes (single
+    elements). Other loops count if they store nothing and the width is 8, or the kernel has no gather loop."""
     ways = [loop for loop in gathers
             if Way(blocks, loop, width).turn[1] >= TIMES[width] * Way(blocks, loop, 16).turn[1]]
     pure = [loop for loop in nested(loops) if width == 8 or not gathers
@@ -32,8 +32,8 @@ def narrow(blocks, loops, gathers, width):
 
 
 def measure_gathers(blocks, loops):
-    """gathers: the number of gather loops; flight16: the fewest 16-byte loads in flight of all of them; slots:
-    instructions per such load, of the loop with the fewest. flight8, flight4, flight2: see narrow()."""
+    """gathers: the number of gather loops. flight16: the 16-byte loads that are in flight in the loop with the fewest.
+    slots: instructions per 16-byte load, in the loop that needs the fewest. flight8, flight4, flight2: see narrow()."""
     gathers = gather_loops(blocks, loops)
     result = {"gathers": len(gathers)}
     turns = [Way(blocks, loop, 16).turn for loop in gathers]

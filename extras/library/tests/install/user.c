@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * A program that uses the installed library; C99, C11 and C++17. Row 1 of a table of ones loses lr = 1/2 for
- * each of its two lookups.
+ * A program that uses the installed library. It compiles as C99, C11 and C++17. Row 1 of a table of ones loses
+ * lr = 1/2 for each of its two lookups.
  */
 #include <embfuse.h>
 #include <stdio.h>

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * Ranks whose tables lie on devices: processes under mpirun, each with an emulated device. Steps
- * alone and iterations, also with narrow gradients, of every sharding, in three ways: on the host;
- * on devices, with rows that travel through host memory; on devices, with rows that travel between
- * them by NCCL's stand-in. Every result is judged, all three have the same bits where sums are
- * exact, and the same bytes on every rank and channel. Rank 0 prints a line for each sharding.
+ * Ranks whose tables lie on devices: processes under mpirun, each with an emulated device. With every
+ * sharding they take steps alone and iterations, also with narrow gradients, in three ways: on the
+ * host; on devices, with rows that travel through host memory; on devices, with rows that travel
+ * between them by NCCL's stand-in. Every result is judged. All three ways must give the same bits
+ * where sums are exact, and must move the same number of bytes on every rank and channel. Rank 0
+ * prints a line for each sharding.
  * extras/ranks/tests/test_ranks_device_mpi.py starts it. Exit status: 0 fine, 2 a wrong result.
  */
 #include <stdlib.h>
@@ -60,7 +61,7 @@ static int open_counted(struct transport *t, struct error *err) {
     return transport_nccl_open(t, err);
 }
 
-/* --- memory that kernels move rows in: an emulated kernel could also reach the host's */
+/* --- kernels must move rows within device memory: emulated ones could also reach host memory */
 
 int __real_device_rows_move(void *stream, struct device_buffer *list,
                             const struct row_block *blocks, int32_t count, int64_t element,
@@ -85,7 +86,7 @@ int __wrap_device_rows_move(void *stream, struct device_buffer *list,
                             struct error *err) {
     for (int32_t k = 0; k < count; k++)
         if (!on_device(&blocks[k], element))
-            return (fail)(err, "rows %d of %d do not lie in device memory", k, count);
+            return (fail)(err, "block %d of %d is not in device memory", k, count);
     return __real_device_rows_move(stream, list, blocks, count, element, err);
 }
 
@@ -149,7 +150,7 @@ static int same_bits(const struct work *w, struct error *err) {
         const bool exact = w->b->sums_exact || a == BY_NCCL;
         const int b = w->b->sums_exact ? HOST : STAGED;
         if (exact && memcmp(w->tables[a], w->tables[b], w->bytes))
-            return (fail)(err, "%s: other rows than %s", way_names[a], way_names[b]);
+            return (fail)(err, "'%s' and '%s' give different rows", way_names[a], way_names[b]);
         if (w->iteration && memcmp(w->output[a], w->output[HOST], w->output_bytes))
             return (fail)(err, "%s: other outputs than on the host", way_names[a]);
     }
