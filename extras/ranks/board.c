@@ -144,9 +144,9 @@ int board_open(struct transport *t, struct error *err) {
     board.pid =
         snprintf(board.lines[t->rank].text, sizeof board.lines->text, "pid %d: ", (int)getpid());
     board_show(t->phase);
-    if (pthread_create(&board.thread, NULL, live, NULL))
-        return fail(err, "no thread for the board");
-    return 0;
+    if (pthread_create(&board.thread, NULL, live, NULL) == 0) return 0;
+    board.lines = NULL;
+    return fail(err, "no thread for the board");
 }
 
 void board_unlink(void) {

@@ -65,7 +65,10 @@ struct transport *program_open(int *argc, char ***argv) {
         return t;
     }
     if (!t || t->rank == 0) fprintf(stderr, "ranks: %s\n", err.text);
-    if (t) t->ops->close(t);
+    if (t) {
+        board_close(); /* its thread uses the transport */
+        t->ops->close(t);
+    }
     return NULL;
 }
 

@@ -43,7 +43,7 @@ static void wrong_arguments(void **state) {
     b = s.batch, b.bags = INT64_MAX;
     SAYS(EMBFUSE_INVALID, "bags", embfuse_step(m, &b, s.grad, &why));
     b = s.batch, b.bags = 0;
-    SAYS(EMBFUSE_INVALID, "0 bags, 8 lookups", embfuse_step(m, &b, s.grad, &why));
+    SAYS(EMBFUSE_INVALID, "0 bags and 8 lookups", embfuse_step(m, &b, s.grad, &why));
     b = s.batch, b.ids = NULL;
     SAYS(EMBFUSE_INVALID, "ids", embfuse_step(m, &b, s.grad, &why));
     b = s.batch, b.id_type = 0;
