@@ -16,7 +16,7 @@ from style import CAUTION_COLOUR, FONT, TITLES, colour, marker, nice_range
 
 COLUMN, PAGE = 3.33, 7.0  # inches
 SIZES = {"": PAGE, "-column": COLUMN}  # by the end of a file's name
-GREY, PALE = "#777777", "#e8e8e8"
+GREY, PALE, UNSURE = "#777777", "#e8e8e8", "#b0b0b0"
 WORSE = "#f6dcd4"  # shades the part of a panel where something is slower
 SMALL = 6.0  # points, of text in panels
 LINE = 1.3 * 6.5 / 72  # inches, of a line of the head
@@ -133,11 +133,15 @@ def marks(ax, points, across=False, **how):
 
 
 def lines(ax, groups, xs, key="ns_per_lookup"):
-    """A line per kernel through its medians, with quartiles; returns the medians."""
+    """A line per kernel through its medians, with quartiles; points that are not to be quoted are grey. Returns the
+    medians."""
     drawn = []
     for kernel, mark in kernels_of(groups):
-        points = [(x, s.quartiles(key)) for x, g in zip(xs, groups) for s in [g.of(kernel.name)] if s and s.median(key)]
-        drawn += marks(ax, points, **look(kernel, mark))
+        there = [(x, g, s) for x, g in zip(xs, groups) for s in [g.of(kernel.name)] if s and s.median(key)]
+        points, how = [(x, s.quartiles(key)) for x, _, s in there], look(kernel, mark)
+        drawn += marks(ax, points, **how)
+        marks(ax, [p for p, (_, g, s) in zip(points, there) if g.quotable(s) is False],
+              **how | {"color": UNSURE, "label": None, "ls": "none", "zorder": 3})
     return drawn
 
 
