@@ -5,8 +5,6 @@
 Below the table it lists each case in which a peer is faster than a kernel. --markdown prints a page;
 --update writes it between `<!-- table NAME -->` and `<!-- end NAME -->` in a file.
 """
-import os
-import sys
 from statistics import median
 
 import program

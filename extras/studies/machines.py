@@ -77,7 +77,8 @@ def table(results, columns, kernel, below, at):
         lines += [title, "", *markdown_table(("workload", *columns), [
             (w, *(texts(own.get(w), kernel)[i] for own in columns.values())) for w in workloads(columns)]), ""]
     return [*lines, f"*{idea}* and *{other}* are `{kernel}` and `{below}`, on a GPU "
-            f"`{kernel_on('device', kernel)}` and `{kernel_on('device', below)}`. Cold caches; time is the machine's, so compare ratios and shares.", "",
+            f"`{kernel_on('device', kernel)}` and `{kernel_on('device', below)}`. Cold caches; time is the machine's, so "
+            "compare ratios and shares.", "",
             *(legend(name, r, at) for name, r in results.items())]
 
 
