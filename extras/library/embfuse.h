@@ -181,6 +181,11 @@ EMBFUSE_API int embfuse_set(struct embfuse_model *model, int32_t table, const ch
 EMBFUSE_API int embfuse_get(const struct embfuse_model *model, int32_t table, const char *name,
                             double *out, struct embfuse_error *why);
 
+/* The name of hyper-parameter number i, from 0, of a table's rule; NULL behind the last one, or without such a
+ * table. It may be called at any time. */
+EMBFUSE_API const char *embfuse_hyper_name(const struct embfuse_model *model, int32_t table,
+                                           int32_t i);
+
 /* The steps that a table has taken. Bias corrections and stochastic rounding depend on the number of
  * a step; a resumed training sets it. Rules that count steps in a row (adam_lazy_global, adam_row_bias,
  * rowwise_adagrad_counter, rowwise_adagrad_ema, rowwise_rmsprop_ar) take 2^24 at most. */
@@ -280,6 +285,11 @@ EMBFUSE_API int embfuse_forward(struct embfuse_model *model, const struct embfus
  * embfuse_forward() otherwise, and INVALID if any state is not bound. */
 EMBFUSE_API int embfuse_step(struct embfuse_model *model, const struct embfuse_batch *batch,
                              const void *grad, struct embfuse_error *why);
+
+/* Writes batch->weight_grad alone, as embfuse_step() does first, and changes no table: for programs that take
+ * the step later. Errors: as embfuse_forward(), and INVALID without lookup_weights or weight_grad. */
+EMBFUSE_API int embfuse_weight_grad(struct embfuse_model *model, const struct embfuse_batch *batch,
+                                    const void *grad, struct embfuse_error *why);
 
 /* Elements of the output and the gradient of such a batch. It reads offsets, as a step does. */
 EMBFUSE_API int embfuse_output_elements(struct embfuse_model *model,

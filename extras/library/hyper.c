@@ -66,6 +66,16 @@ int embfuse_get(const struct embfuse_model *m, int32_t table, const char *name, 
     return 0;
 }
 
+const char *embfuse_hyper_name(const struct embfuse_model *m, int32_t table, int32_t i) {
+    if (!m || i < 0 || !has_table(m, table)) return NULL;
+    const struct rule_info *info = rule_info_of(m->shapes[table].rule);
+    for (int k = 0; k < RULE_HYPERS; k++) {
+        const char *name = rule_hyper(info, k).name;
+        if (name && i-- == 0) return name;
+    }
+    return NULL;
+}
+
 int embfuse_get_steps(const struct embfuse_model *m, int32_t table, int64_t *out,
                       struct embfuse_error *why) {
     IN_CALL(m, why);

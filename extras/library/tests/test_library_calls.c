@@ -81,19 +81,41 @@ static void gradient_of_weights(void **state) {
     static const char *const kernels[] = {NULL, "cpu_hash", "cpu_dense"};
     for (size_t k = 0; k < sizeof kernels / sizeof *kernels; k++) {
         struct small s;
-        float dots[8];
+        float dots[8], alone[8];
         small_open(&s, &(struct embfuse_options){.size = sizeof(struct embfuse_options),
                                                  .kernel = kernels[k]});
+        SAYS(EMBFUSE_INVALID, "is NULL", embfuse_weight_grad(s.model, &s.batch, s.grad, &why));
         s.batch.weight_grad = dots;
         SAYS(EMBFUSE_INVALID, "without batch.lookup_weights",
              embfuse_step(s.model, &s.batch, s.grad, &why));
         s.batch.lookup_weights = ones;
+        s.batch.weight_grad = alone;
+        FINE(embfuse_weight_grad(s.model, &s.batch, s.grad, &why));
+        assert_float_equal(s.weight[0][1][0], 10, 0); /* no step was taken */
+        s.batch.weight_grad = dots;
         FINE(embfuse_step(s.model, &s.batch, s.grad, &why));
         const float row[8] = {1, 2, 2, 5, 10, 13, 13, 14}, grad[8] = {1, 1, 3, 3, 1, 1, 1, 3};
         /* The elements of row r are 10 r + 0, 1, 2, 3. */
         for (int i = 0; i < 8; i++) assert_float_equal(dots[i], grad[i] * (40 * row[i] + 6), 1e-4);
+        assert_memory_equal(alone, dots, sizeof dots);
         embfuse_model_free(s.model);
     }
+}
+
+static void names_of_hyper_parameters(void **state) {
+    (void)state;
+    struct small s;
+    double value;
+    int32_t count = 0;
+    small_open(&s, NULL);
+    for (const char *name; (name = embfuse_hyper_name(s.model, 1, count)); count++)
+        FINE(embfuse_get(s.model, 1, name, &value, &why));
+    assert_true(count >= 3); /* rowwise_adagrad has lr, eps, and those of all rules */
+    assert_string_equal(embfuse_hyper_name(s.model, 1, 0), "lr");
+    assert_null(embfuse_hyper_name(s.model, 1, -1));
+    assert_null(embfuse_hyper_name(s.model, 2, 0));
+    assert_null(embfuse_hyper_name(NULL, 0, 0));
+    embfuse_model_free(s.model);
 }
 
 /* A step with a batch of no bags changes the same bits as a step with empty bags, on the host and on a device, also in
@@ -196,6 +218,7 @@ TESTS(library_calls) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(by_hand),
                                        cmocka_unit_test(pooled_and_sequences),
                                        cmocka_unit_test(gradient_of_weights),
+                                       cmocka_unit_test(names_of_hyper_parameters),
                                        cmocka_unit_test(arrays_and_states),
                                        cmocka_unit_test(scratch_of_the_caller),
                                        cmocka_unit_test(no_bags)};
