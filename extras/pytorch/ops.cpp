@@ -95,6 +95,8 @@ struct Model : torch::CustomClassHolder {
             width += dims[feature_tables[f]];
         }
         create(std::vector<at::ScalarType>(rows.size(), at::kFloat), at::kCPU);
+        for (size_t t = 0; t < rows.size(); t++)
+            state_counts.push_back((size_t)embfuse_array_count(model, (int32_t)t) - 1);
     }
     ~Model() override { embfuse_model_free(model); }
 
@@ -110,7 +112,7 @@ struct Model : torch::CustomClassHolder {
         must(embfuse_get(model, (int32_t)table, name.c_str(), &value, &why), why);
         return value;
     }
-    std::vector<std::string> hyper_names(int64_t table) {
+    std::vector<std::string> hyper_names(int64_t table) const {
         std::vector<std::string> names;
         while (const char *name = embfuse_hyper_name(model, (int32_t)table, (int32_t)names.size()))
             names.push_back(name);
@@ -118,6 +120,7 @@ struct Model : torch::CustomClassHolder {
     }
     // Of each state: its name in a state_dict, and its columns.
     std::vector<std::tuple<std::string, int64_t>> states(int64_t table) {
+        const std::lock_guard<std::mutex> guard(lock);
         std::vector<std::tuple<std::string, int64_t>> found;
         embfuse_array a;
         for (int32_t i = 1; i < embfuse_array_count(model, (int32_t)table); i++) {
@@ -127,6 +130,7 @@ struct Model : torch::CustomClassHolder {
         return found;
     }
     double initial(int64_t table, int64_t array, int64_t column) {
+        const std::lock_guard<std::mutex> guard(lock);
         double value = 0;
         must(embfuse_initial(model, (int32_t)table, (int32_t)array, (int32_t)column, &value, &why), why);
         return value;
@@ -149,8 +153,11 @@ struct Model : torch::CustomClassHolder {
         return {x.ids, x.offsets, x.weights.defined() ? std::optional<Tensor>(x.weights) : std::nullopt, x.winners};
     }
     void flush() {
-        std::vector<Lookup> all = std::move(waiting);
-        waiting.clear();
+        std::vector<Lookup> all;
+        std::swap(all, waiting);
+        take_steps(std::move(all));
+    }
+    void take_steps(std::vector<Lookup> all) {
         while (!all.empty()) { // one step for each set of arrays
             std::vector<Lookup> one, others;
             for (Lookup &x : all)
@@ -160,24 +167,25 @@ struct Model : torch::CustomClassHolder {
         }
     }
 
-    // A lookup of the backward pass that is under way. At its end it waits with others, or is stepped. A pass that raises
-    // ends without the callback, and the next one forgets what it left.
+    // A lookup of the backward pass that is under way. The callback at its end owns the lookups of the pass: one that raises
+    // drops them.
     void arrive(Lookup x) {
         const std::lock_guard<std::mutex> guard(lock);
-        const int now = torch::autograd::get_current_graph_task_id();
-        if (now != pass) {
-            pass = now;
-            arrived.clear();
+        const int pass = torch::autograd::get_current_graph_task_id();
+        auto lookups = passes[pass].lock();
+        if (!lookups) {
+            for (auto i = passes.begin(); i != passes.end();) i = i->second.expired() ? passes.erase(i) : std::next(i);
+            lookups = std::make_shared<std::vector<Lookup>>();
+            passes[pass] = lookups;
             const auto self = c10::intrusive_ptr<Model>::reclaim_copy(this);
-            torch::autograd::Engine::get_default_engine().queue_callback([self] { self->end_pass(); });
+            torch::autograd::Engine::get_default_engine().queue_callback([self, lookups] { self->end_pass(*lookups); });
         }
-        arrived.push_back(std::move(x));
+        lookups->push_back(std::move(x));
     }
-    void end_pass() {
-        waiting.insert(waiting.end(), arrived.begin(), arrived.end());
-        arrived.clear();
-        pass = -1;
-        if (!deferred) flush();
+    void end_pass(std::vector<Lookup> &lookups) {
+        if (!deferred) return take_steps(std::move(lookups));
+        const std::lock_guard<std::mutex> guard(lock);
+        waiting.insert(waiting.end(), lookups.begin(), lookups.end());
     }
 
     // --- calls
@@ -236,6 +244,7 @@ struct Model : torch::CustomClassHolder {
     }
 
     int64_t id = 0;
+    std::vector<size_t> state_counts; // of each table
     std::vector<Table> tables;
     std::vector<embfuse_feature> features;
     bool has_max = false, deferred = false;
@@ -301,7 +310,7 @@ private:
         TORCH_CHECK_TYPE(where.is_cpu() || where.is_cuda(), "tables are on ", where, ", not on the host or a CUDA device");
         std::vector<size_t> counts(tables.size(), 1);
         for (size_t t = 0; !each && t < tables.size(); t++)
-            counts[t] = (size_t)embfuse_array_count(model, (int32_t)t);
+            counts[t] = 1 + state_counts[t];
         bool same = where.type() == made_where && (threads || at::get_num_threads() == made_threads);
         std::vector<at::ScalarType> weight_types;
         size_t at = 0;
@@ -367,8 +376,7 @@ private:
         return out;
     }
 
-    std::vector<Lookup> arrived; // in the pass of that number
-    int pass = -1;
+    std::map<int, std::weak_ptr<std::vector<Lookup>>> passes; // by the number of the engine
     using Place = std::tuple<const void *, at::ScalarType, std::vector<int64_t>, std::vector<int64_t>>;
     embfuse_model *model = nullptr;
     embfuse_error why = {};
@@ -533,7 +541,7 @@ struct LookupNode : torch::autograd::Function<LookupNode> {
         std::vector<Tensor> arrays;
         for (size_t t = 0, s = 0; t < tables; t++) {
             arrays.push_back(weights[t]);
-            for (size_t i = m->states((int64_t)t).size(); i > 0; i--) arrays.push_back(states[s++]);
+            for (size_t i = m->state_counts[t]; i > 0; i--) arrays.push_back(states[s++]);
         }
         if (c10::impl::TorchDispatchModeTLS::any_modes_set()) { // torch.compile looks on
             static const auto call = op<decltype(::step)>("embfuse::step");

@@ -9,6 +9,7 @@ import io
 import itertools
 import os
 import sys
+import threading
 
 import installed
 import tap
@@ -239,6 +240,27 @@ def test_weights_that_are_replaced(_):
     assert not wide[:, 5:].any()
     bag.weight = torch.nn.Parameter(torch.zeros(5, 5))
     fails(ValueError, "shape", bag, IDS, OFFSET)
+
+
+def test_passes_of_several_threads(_):
+    """Each is a step of its own; none is lost, and a pass that finds its rows changed says so."""
+    bag = EmbeddingBag(6, 5, mode="sum", lr=0.5, threads=1)
+    taken, refused = [], []
+
+    def passes():
+        for _ in range(50):
+            try:
+                step_of(bag)
+                taken.append(1)
+            except RuntimeError as e:
+                refused.append(str(e))
+    threads = [threading.Thread(target=passes) for _ in range(3)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    assert bag.steps == len(taken) and len(taken) + len(refused) == 150, (bag.steps, len(taken))
+    assert all("inplace" in text for text in refused), refused
 
 
 def test_a_child_process_is_told(_):
