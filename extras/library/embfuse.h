@@ -1,38 +1,34 @@
 /* SPDX-License-Identifier: MIT
  *
- * libembfuse: the embedding part of a training iteration. Lookup and pooling (forward), and the
- * backward pass fused with the optimizer (step): sum the gradients of each row that a batch looks up,
- * and apply an update rule once to that row and its states. It runs the kernels of the suite, on the
- * host or on a CUDA device.
+ * libembfuse: the embedding part of a training iteration. Lookup and pooling (forward), and the backward pass fused
+ * with the optimizer (step): sum the gradients of each row that a batch looks up, and apply an update rule once to
+ * that row and its states. It runs the kernels of the suite, on the host or on a CUDA device.
  *
  *     create a model (tables, features, rules) -> bind the tables' arrays
  *     for each batch: embfuse_forward(), the rest of your network, embfuse_step()
  *
- * The caller owns every array; the library copies none. It keeps only scratch, which grows when a
- * batch needs more, or which the caller gives: embfuse_set_scratch().
+ * The caller owns every array; the library copies none. It keeps only scratch, which grows when a batch needs more, or
+ * which the caller gives: embfuse_set_scratch().
  *
- * Errors. Functions that can fail return 0 (EMBFUSE_OK) or another embfuse_status. Their last
- * parameter `why` may be NULL; otherwise it gets one line: what is wrong, where, and what to do. Any of
- * them can return INVALID (a null pointer, no such table, a malformed struct), BUSY and NO_MEMORY; their
- * comments name the rest. After an error no array has changed, and a new model or table is NULL. Only
- * EMBFUSE_DEVICE_ERROR can come after a change: a device that fails does so later; and one error of
- * embfuse_load(), which says so. The library never prints, never ends the program, and outside its models
- * keeps nothing but a mark in children of fork().
+ * Errors. Functions that can fail return 0 (EMBFUSE_OK) or another embfuse_status. Their last parameter `why` may be
+ * NULL; otherwise it gets one line: what is wrong, where, and what to do. Any of them can return INVALID (a null
+ * pointer, no such table, a malformed struct), BUSY and NO_MEMORY; their comments name the rest. After an error no
+ * array has changed, and a new model or table is NULL. Only EMBFUSE_DEVICE_ERROR can come after a change: a device
+ * that fails does so later; and one error of embfuse_load(), which says so. The library never prints, never ends the
+ * program, and outside its models keeps nothing but a mark in children of fork().
  *
- * Structs. `size` is the sizeof the struct, set by the caller; `reserved` is 0.
+ * Structs. `size` is the sizeof the struct, set by the caller; `reserved` is 0. extras/library/README.md lists limits.
  *
- * Threads. Any number of threads may use different models at once. A model takes one call at a time, a
- * call that only reads included: while one is under way, another thread's call changes nothing and
- * returns EMBFUSE_BUSY. embfuse_array_count() and embfuse_array_info() may be called at any time;
- * embfuse_model_free() must be the last call.
+ * Threads. Any number of threads may use different models at once. A model takes one call at a time, a call that only
+ * reads included: while one is under way, another thread's call changes nothing and returns EMBFUSE_BUSY.
+ * embfuse_array_count() and embfuse_array_info() may be called at any time; embfuse_model_free() must be the last call.
  *
- * fork(). A child has no threads but the one that called fork(). After a call on the host with several
- * threads, such calls return EMBFUSE_FORKED in children: OpenMP would wait for the missing threads for
- * ever. Models with options.threads = 1 go on, and embfuse_save() does with any number of threads. If
- * the program itself used OpenMP before fork(), the library does not know.
+ * fork(). A child has no threads but the one that called fork(). After a call on the host with several threads, such
+ * calls return EMBFUSE_FORKED in children: OpenMP would wait for the missing threads for ever. Models with
+ * options.threads = 1 go on, and embfuse_save() does with any number of threads. If the program itself used OpenMP
+ * before fork(), the library does not know.
  *
- * Versions. While the version begins with 0, a new minor version may change this interface, and the
- * soname with it.
+ * Versions. While the version begins with 0, a new minor version may change this interface, and the soname with it.
  */
 #ifndef EMBFUSE_H
 #define EMBFUSE_H
@@ -81,8 +77,7 @@ struct embfuse_error {
 enum embfuse_type { EMBFUSE_FP32, EMBFUSE_BF16, EMBFUSE_FP16, EMBFUSE_FP8 };
 /* 0 is no type, so that a forgotten one is refused. */
 enum embfuse_id_type { EMBFUSE_INT64 = 1, EMBFUSE_INT32 = 2 };
-/* How the step writes types narrower than fp32. Stochastic rounding depends only on the seed, the
- * table, the step, the row and the column. */
+/* How the step writes types narrower than fp32. Stochastic bits depend on seed, table, step, row and column alone. */
 enum embfuse_rounding { EMBFUSE_NEAREST, EMBFUSE_STOCHASTIC };
 /* As modes sum, mean and max of torch.nn.EmbeddingBag; none: a sequence, every lookup has an output row.
  * Of equal elements the first one is the maximum, and gets the gradient. */
@@ -99,12 +94,11 @@ struct embfuse_table {
     const char *rule;      /* as in rules/README.md: "rowwise_adagrad", "adam" ... */
 };
 
-/* One input feature. All 0: it sums rows of table 0, without padding. Several features may read one
- * table, and the rule gets the sum over them. Output and gradient of a bag lie grad_offset +
- * bag*grad_stride elements behind the start of output and gradient; those of lookup i of a sequence
- * grad_offset + i*grad_stride, where i counts the feature's own lookups. If grad_stride is 0 for all
- * features, pooled features are the columns of one matrix [bags][sum of their dims]; behind it sequences
- * follow one another, [lookups][dim] each. */
+/* One input feature. All 0: it sums rows of table 0, without padding. Several features may read one table, and the
+ * rule gets the sum over them. Output and gradient of a bag lie grad_offset + bag*grad_stride elements behind the
+ * start of output and gradient; those of lookup i of a sequence grad_offset + i*grad_stride, where i counts the
+ * feature's own lookups. If grad_stride is 0 for all features, pooled features are the columns of one matrix
+ * [bags][sum of their dims]; behind it sequences follow one another, [lookups][dim] each. */
 struct embfuse_feature {
     int32_t table;
     int32_t pooling; /* enum embfuse_pooling */
@@ -116,6 +110,12 @@ struct embfuse_feature {
     int64_t grad_offset, grad_stride;
 };
 
+/* What a step on the host does with inf and NaN in a gradient. TAKE: nothing. COUNT: it reads the gradient once more,
+ * and counts the lookups that get some: embfuse_nonfinite_read(). SKIP: it counts, and if one gets some, it leaves out
+ * the whole step, as torch.amp.GradScaler does: it returns EMBFUSE_OK, but arrays and numbers of steps stay as they
+ * are, and only weight_grad is written. Sums that overflow, and inf in lookup_weights, are not seen. */
+enum embfuse_nonfinite { EMBFUSE_NONFINITE_TAKE, EMBFUSE_NONFINITE_COUNT, EMBFUSE_NONFINITE_SKIP };
+
 struct embfuse_options {
     size_t size;
     const char *kernel;  /* of the step: as `embfuse list` names it; NULL or "auto": see below */
@@ -123,14 +123,14 @@ struct embfuse_options {
     int32_t place;       /* enum embfuse_place: where arrays are, and kernels run */
     int32_t threads;     /* of the host; 0: as many as OpenMP would take */
     int32_t grad_type;   /* of gradients and outputs: EMBFUSE_FP32, EMBFUSE_FP16 or EMBFUSE_BF16 */
-    int32_t reserved;
+    int32_t nonfinite;   /* enum embfuse_nonfinite */
     uint64_t rounding_seed; /* of stochastic rounding */
 };
 
 struct embfuse_model; /* opaque */
 
 /* Makes a model without arrays. options NULL: all of it 0. Errors: UNKNOWN (rule or kernel), REFUSED (the
- * kernel cannot run these rules), DEVICE_ERROR (no device). */
+ * kernel cannot run these rules, or nonfinite on a device), DEVICE_ERROR (no device). */
 EMBFUSE_API int embfuse_model_create(struct embfuse_model **out, const struct embfuse_table *tables,
                                      int32_t num_tables, const struct embfuse_feature *features,
                                      int32_t num_features, const struct embfuse_options *options,
@@ -156,14 +156,13 @@ EMBFUSE_API int32_t embfuse_array_count(const struct embfuse_model *model, int32
 EMBFUSE_API int embfuse_array_info(const struct embfuse_model *model, int32_t table, int32_t array,
                                    struct embfuse_array *out, struct embfuse_error *why);
 
-/* The array lies at data, `stride` bytes from row to row; 0: row_bytes. The caller keeps it until the
- * model is freed or another one is bound. Both are aligned to the elements; on a device to 16 bytes if
- * row_bytes is a multiple of 16. */
+/* The caller keeps the array at data, `stride` bytes from row to row (0: row_bytes), until the model is freed or
+ * another one is bound. Both are aligned to the elements; on a device to 16 bytes if row_bytes is a multiple of 16. */
 EMBFUSE_API int embfuse_bind(struct embfuse_model *model, int32_t table, int32_t array, void *data,
                              int64_t stride, struct embfuse_error *why);
 
-/* Writes the values of a new table into all states of a table, which are bound and on the host. On a device
- * the caller writes them; embfuse_initial() has the values. */
+/* Writes the values of a new table into all states of a table, which are bound and on the host. On a device the caller
+ * writes them; embfuse_initial() has the values. */
 EMBFUSE_API int embfuse_init_states(struct embfuse_model *model, int32_t table,
                                     struct embfuse_error *why);
 
@@ -196,11 +195,10 @@ EMBFUSE_API int embfuse_set_steps(struct embfuse_model *model, int32_t table, in
 
 /* --- learning-rate schedules: the rate of step t as a closed form
  *
- * t is the number of steps before this one: the first step has t = 0. As torch.optim.lr_scheduler, in
- * double, but for the last bits: PyTorch multiplies the rate of the step before. A closed form needs no
- * state: a resumed training goes on with the number of its steps. */
+ * t is the number of steps before this one: the first step has t = 0. k is the number of milestones that are <= t. As
+ * torch.optim.lr_scheduler, in double, but for the last bits: PyTorch multiplies the rate of the step before. A closed
+ * form needs no state: a resumed training goes on with the number of its steps. */
 
-/* k is the number of milestones that are <= t. */
 enum embfuse_schedule_kind {
     EMBFUSE_SCHEDULE_STEP = 1,    /* StepLR: base * gamma^floor(t/steps) */
     EMBFUSE_SCHEDULE_MULTISTEP,   /* MultiStepLR: base * gamma^k */
@@ -208,11 +206,9 @@ enum embfuse_schedule_kind {
     EMBFUSE_SCHEDULE_CONSTANT,    /* ConstantLR: base*from while t < steps, then base */
     EMBFUSE_SCHEDULE_LINEAR,     /* LinearLR: base*from to base*to in `steps` steps, then base*to */
     EMBFUSE_SCHEDULE_POLYNOMIAL, /* PolynomialLR: base * (1 - min(t, steps)/steps)^power */
-    /* CosineAnnealingLR: least + (base - least) * (1 + cos(pi*t/steps)) / 2. After `steps` it rises again;
-     * its period is 2*steps. */
+    /* CosineAnnealingLR: least + (base - least) * (1 + cos(pi*t/steps)) / 2. Its period is 2*steps. */
     EMBFUSE_SCHEDULE_COSINE,
-    /* SequentialLR: parts[k]. A part begins at its own t = 0 and from base, whatever rate the part before
-     * it has reached. */
+    /* SequentialLR: parts[k]. A part begins at its own t = 0 and from base, whatever rate the one before it has. */
     EMBFUSE_SCHEDULE_SEQUENCE,
 };
 
@@ -222,7 +218,7 @@ struct embfuse_schedule {
     int32_t kind; /* enum embfuse_schedule_kind */
     int32_t num_milestones;
     int64_t steps;   /* at least 1; of constant and linear at least 0 */
-    double gamma;    /* not negative */
+    double gamma;    /* not negative; all numbers are finite */
     double from, to; /* factors */
     double power;    /* not negative */
     double least;    /* a rate, not a factor */
@@ -235,19 +231,17 @@ struct embfuse_schedule {
 EMBFUSE_API double embfuse_schedule_rate(const struct embfuse_schedule *schedule, double base,
                                          int64_t t);
 
-/* Sets "lr" of a table (-1: of every table) to the rate of its next step, where t is the steps that it has
- * taken. To be called before each step. A schedule over epochs instead: embfuse_set() with
- * embfuse_schedule_rate(). Errors: INVALID (the rate is not one for the rule). */
+/* Sets "lr" of a table (-1: of every table) to the rate of its next step: t is the steps that it has taken. Call it
+ * before each step. Over epochs: embfuse_set() of embfuse_schedule_rate(). Errors: INVALID (no rate for the rule). */
 EMBFUSE_API int embfuse_schedule_set(struct embfuse_model *model, int32_t table,
                                      const struct embfuse_schedule *schedule, double base,
                                      struct embfuse_error *why);
 
 /* --- batches */
 
-/* A batch in CSR form. Bag b of feature f is the flat bag q = f*bags + b; its lookups are
- * ids[offsets[q]] .. ids[offsets[q+1]-1]. Ids are rows of the feature's table. All arrays are where
- * the model's arrays are, except feature_lookups. They may change after a call on the host returns;
- * on a device, after the stream has passed it. */
+/* A batch in CSR form. Bag b of feature f is the flat bag q = f*bags + b; its lookups are ids[offsets[q]] ..
+ * ids[offsets[q+1]-1]. Ids are rows of the feature's table. All arrays are where the model's arrays are, except
+ * feature_lookups. They may change after a call on the host returns; on a device, after the stream has passed it. */
 struct embfuse_batch {
     size_t size;
     int64_t bags; /* of each feature; 0: ids and offsets are not read, the output is empty */
@@ -291,6 +285,16 @@ EMBFUSE_API int embfuse_step(struct embfuse_model *model, const struct embfuse_b
 EMBFUSE_API int embfuse_weight_grad(struct embfuse_model *model, const struct embfuse_batch *batch,
                                     const void *grad, struct embfuse_error *why);
 
+/* What the gradients of a table's features have had since the model was made. Errors: INVALID (nothing is counted). */
+struct embfuse_nonfinite_counts {
+    int64_t steps;   /* with inf or NaN that a lookup of the table got, or would have got */
+    int64_t bags;    /* whose gradient had some; of a sequence these are lookups */
+    int64_t lookups; /* that got it: all of these bags but padding; of a max the winners of it */
+};
+EMBFUSE_API int embfuse_nonfinite_read(const struct embfuse_model *model, int32_t table,
+                                       struct embfuse_nonfinite_counts *out,
+                                       struct embfuse_error *why);
+
 /* Elements of the output and the gradient of such a batch. It reads offsets, as a step does. */
 EMBFUSE_API int embfuse_output_elements(struct embfuse_model *model,
                                         const struct embfuse_batch *batch, int64_t *out,
@@ -330,40 +334,35 @@ EMBFUSE_API int embfuse_monitor_read(const struct embfuse_model *model, int32_t 
                                      int64_t recent, struct embfuse_monitor *out,
                                      struct embfuse_error *why);
 
-/* The records: number i is that of row *first + i * every. They are valid until the next start, and change
- * with every step. */
+/* Record i is that of row *first + i * every. Records change with every step, and are valid until the next start. */
 EMBFUSE_API int embfuse_monitor_rows(const struct embfuse_model *model, int32_t table,
                                      const struct embfuse_watched_row **rows, int64_t *count,
                                      int64_t *first, struct embfuse_error *why);
 
 /* --- state: a training in a file, to go on with later
  *
- * A state is all that the next steps depend on: weights, states of the rules, steps, hyper-parameters, and
- * the seed of stochastic rounding. So a training that is saved and loaded goes on with the same bits, with
- * any number of threads if its kernel has the same bits for all of them. The file is in the format
- * safetensors; extras/library/README.md has the details.
- *
- * Not in it: options of the model and its features, which the program gives again; figures of the monitor;
- * and what is the caller's: averages, counters of admission, the position in the data. Give all files of a
- * save a name with the number of steps, save the state last, and keep those of the last two saves. */
+ * A state is all that the next steps depend on: weights, states of the rules, steps, hyper-parameters, and the seed of
+ * stochastic rounding. So a training that is saved and loaded goes on with the same bits, with any number of threads
+ * if its kernel has the same bits for all of them. extras/library/README.md has the format, safetensors. Not in it:
+ * options and features of the model, which the program gives again; figures of the monitor and of nonfinite; and what
+ * is the caller's: averages, counters of admission, the position in the data. Give all files of a save a name with the
+ * number of steps, save the state last, and keep those of the last two saves. */
 
-/* Saves the model to a file, whose folder exists. A crash or a loss of power at any moment leaves the file
- * that was there or the new one, whole: PATH.part is written, synced (fsync) and renamed, and the folder is
- * synced. Memory of the library: 4 MiB, or one row. A save replaces nothing but a state that the model could
- * load. Of two saves to one file at once the second is refused, where the file system has locks. On a
- * device, wait for the streams of the model's steps first.
- * Errors: INVALID (an array is not bound), FILE_ERROR (what was there stays as it was; or `why` says that
- * all is saved, but the folder could not be synced), REFUSED (the path names a state of another model or
+/* Saves the model to a file, whose folder exists. A crash or a loss of power at any moment leaves the file that was
+ * there or the new one, whole: PATH.part is written, synced (fsync) and renamed, and the folder is synced. Memory of
+ * the library: 4 MiB, or one row. A save replaces nothing but a state that the model could load. Of two saves to one
+ * file at once the second is refused, where the file system has locks. On a device, wait for the streams of the
+ * model's steps first. Errors: INVALID (an array is not bound), FILE_ERROR (what was there stays as it was; or `why`
+ * says that all is saved, but the folder could not be synced), REFUSED (the path names a state of another model or
  * version, or a folder; or the header would have more than 100 MB), DEVICE_ERROR. */
 EMBFUSE_API int embfuse_save(const struct embfuse_model *model, const char *path,
                              struct embfuse_error *why);
 
-/* Loads a file into a model with the same tables; all arrays are bound. The saved hyper-parameters, steps
- * and seed replace those of the model. First the file is verified with its checksums, then it is read
- * again into the arrays: if it changes in between, or the disk fails, `why` says that the arrays are half
- * read. On a device, wait for the streams of the model's work first.
- * Errors: INVALID (an array is not bound), FILE_ERROR (the file is damaged or cannot be read), REFUSED (it
- * has other tables: rows, dim, rule, types or rounding; or it is of another version), DEVICE_ERROR. */
+/* Loads a file into a model with the same tables; all arrays are bound. The saved hyper-parameters, steps and seed
+ * replace those of the model. First the file is verified with its checksums, then it is read again into the arrays: if
+ * it changes in between, or the disk fails, `why` says that the arrays are half read. On a device, wait for the model's
+ * streams first. Errors: INVALID (an array is not bound), FILE_ERROR (the file is damaged or cannot be read), REFUSED
+ * (other tables: rows, dim, rule, types or rounding; or another version), DEVICE_ERROR. */
 EMBFUSE_API int embfuse_load(struct embfuse_model *model, const char *path,
                              struct embfuse_error *why);
 
@@ -373,18 +372,17 @@ EMBFUSE_API int embfuse_load(struct embfuse_model *model, const char *path,
  *                     and embfuse_average_update() after every step whose weights are a snapshot
  *     embfuse_average_finish(), and the average can be read
  *
- * As torch.optim.swa_utils: the first snapshot is copied. A lazy average (row_updates is not NULL) reads
- * only the rows that a batch looks up: a row that has not changed for k snapshots enters them all at
- * once. So it must enter them before a step changes it, and that is what embfuse_average_before_step() is for.
- * The result is that of reading all rows at every update, but for roundings. */
+ * As torch.optim.swa_utils: the first snapshot is copied. A lazy average (row_updates is not NULL) reads only the rows
+ * that a batch looks up: a row that has not changed for k snapshots enters them all at once, but before a step changes
+ * it: in embfuse_average_before_step(). The result is that of reading all rows at every update, but for roundings. */
 
 enum embfuse_average_kind {
     EMBFUSE_SWA = 1, /* the mean of all snapshots. k at once: (n*average + k*weight) / (n + k) */
     EMBFUSE_EMA,     /* decay*average + (1-decay)*weight. k at once: with decay^k for decay */
 };
 
-/* The average of one table, without anything of the library's own: who keeps this struct and its arrays
- * can go on with it later. A table may have several. All 0: no snapshot yet. */
+/* The average of one table, without anything of the library's own: who keeps this struct and its arrays can go on with
+ * it later. A table may have several. updates, row_updates and covered are 0 in the beginning. */
 struct embfuse_average {
     size_t size;
     int32_t table;
@@ -395,17 +393,15 @@ struct embfuse_average {
     float *data;
     int64_t stride;  /* bytes from row to row; 0: they lie close together */
     int64_t updates; /* snapshots so far; n_averaged in PyTorch */
-    /* [rows] the snapshots that each row's average has, all 0 in the beginning. NULL: not lazy, every
-     * update reads all rows. */
+    /* [rows] the snapshots that each row's average has. NULL: not lazy, every update reads all rows. */
     int64_t *row_updates;
     int64_t covered; /* of a lazy average: the last step of the table that it knows of */
 };
 
-/* Brings the rows of lazy averages up to date that the batch of the next step looks up, while they have
- * their old weights. To be called before each embfuse_step() from the first update on; it does nothing
- * before that, and for averages that are not lazy. Errors: INVALID (weights are not bound or are on a
- * device, or a step was taken without this call: then a lazy average is lost), BAD_BATCH, REFUSED (the
- * step's kernel also changes rows that the batch does not look up). */
+/* Brings the rows of lazy averages up to date that the batch of the next step looks up, while they have their old
+ * weights. Call it before each embfuse_step() from the first update on; before that, and for averages that are not
+ * lazy, it does nothing. Errors: INVALID (weights are not bound or on a device, or a step was taken without this call:
+ * then a lazy average is lost), BAD_BATCH, REFUSED (the kernel also changes rows that the batch does not look up). */
 EMBFUSE_API int embfuse_average_before_step(struct embfuse_model *model,
                                             struct embfuse_average *averages, int32_t count,
                                             const struct embfuse_batch *batch,
@@ -416,19 +412,17 @@ EMBFUSE_API int embfuse_average_update(struct embfuse_model *model,
                                        struct embfuse_average *averages, int32_t count,
                                        struct embfuse_error *why);
 
-/* Brings all rows of lazy averages up to date. Training may go on afterwards. A model with data as its
- * weights evaluates the average. */
+/* Brings all rows of lazy averages up to date; training may go on. A model with data as its weights evaluates it. */
 EMBFUSE_API int embfuse_average_finish(struct embfuse_model *model,
                                        const struct embfuse_average *averages, int32_t count,
                                        struct embfuse_error *why);
 
 /* --- admission: an id trains only after enough touches, on the host
  *
- * A pass over the ids of a batch, before the forward. A touch is one lookup that is not padding. First
- * all touches of the batch are counted; then lookups of ids that are not admitted become padding. So the
- * forward gives nothing for them (in a sequence the padding row), the step leaves their rows alone, and all
- * lookups of an id in a batch are treated alike, by any number of threads. Once admitted, an id stays so.
- * extras/library/README.md compares this with other systems. */
+ * A pass over the ids of a batch, before the forward. A touch is one lookup that is not padding. First all touches of
+ * the batch are counted; then lookups of ids that are not admitted become padding. So the forward gives nothing for
+ * them (in a sequence the padding row), the step leaves their rows alone, and all lookups of an id in a batch are
+ * treated alike, by any number of threads. An admitted id stays so. extras/library/README.md compares other systems. */
 
 enum embfuse_admission_kind {
     /* From the batch on in which the touches of an id reach the threshold. */
@@ -451,10 +445,9 @@ struct embfuse_admission {
     void *counters;     /* [num_counters] unsigned, aligned to their size */
     int64_t num_counters;
     int32_t counter_bytes; /* 1, 2 or 4 */
-    /* 0: id i has counter i. Otherwise a counting Bloom filter, for count only: an id has this many
-     * counters, and its touches are at most the least of them. So an id is never admitted too late; it
-     * is admitted too early with about the probability (1 - exp(-hashes*ids/num_counters))^hashes, where
-     * ids is the number of different ids so far. */
+    /* 0: id i has counter i. 1 to 64: a counting Bloom filter, for count only: an id has this many counters, and its
+     * touches are at most the least of them. So an id is never admitted too late; it is admitted too early with about
+     * the probability (1 - exp(-hashes*ids/num_counters))^hashes, where ids is the number of different ids so far. */
     int32_t hashes;
     int32_t frozen; /* 1: nothing is counted, for evaluation */
     int32_t reserved;
@@ -469,10 +462,9 @@ EMBFUSE_API int embfuse_admit(struct embfuse_model *model,
                               const struct embfuse_batch *batch, void *ids_out, int64_t *rejected,
                               struct embfuse_error *why);
 
-/* The same for ids without a model, such as hashed ids that get a row only when they are admitted: ids
- * [lookups] of type id_type (enum embfuse_id_type). Those that are padding_id are not counted; those that
- * are not admitted become padding_id, which may be negative. threads 0: as many as OpenMP would take.
- * Errors: BAD_BATCH (there is no counter for an id). */
+/* The same for ids without a model, such as hashed ids that get a row only when they are admitted: ids [lookups] of
+ * type id_type (enum embfuse_id_type). padding_id, which may be negative, is not counted; ids that are not admitted
+ * become it. threads 0: as many as OpenMP would take. Errors: BAD_BATCH (there is no counter for an id). */
 EMBFUSE_API int embfuse_admit_ids(const struct embfuse_admission *admission, const void *ids,
                                   int32_t id_type, int64_t lookups, int64_t padding_id,
                                   int32_t threads, void *ids_out, int64_t *rejected,
@@ -500,8 +492,8 @@ EMBFUSE_API int embfuse_scratch_bytes(struct embfuse_model *model,
 EMBFUSE_API int embfuse_set_scratch(struct embfuse_model *model, void *data, size_t bytes,
                                     struct embfuse_error *why);
 
-/* --- frozen tables: the weights of one table as a server keeps them, mapped and read-only. `embfuse
- * export` writes them; extras/library/frozen/frozen.h has the formats. No model is needed. */
+/* --- frozen tables: weights as a server keeps them, mapped and read-only, without a model. `embfuse export` writes
+ * them; extras/library/frozen/frozen.h has the formats. */
 
 struct embfuse_frozen; /* opaque */
 
@@ -517,10 +509,9 @@ struct embfuse_frozen_info {
     int32_t reserved;
 };
 
-/* Maps a table: NAME (NAME.rows and NAME.table), or FILE.npy. verify 1: reads all rows once, and compares
- * their checksum, which a .npy does not have. The file must not be written while it is mapped: replace it
- * by another of its name, and open that. Errors: FILE_ERROR (a file is missing, damaged or of another
- * format). */
+/* Maps a table: NAME (NAME.rows and NAME.table), or FILE.npy. verify 1: reads all rows once, and compares their
+ * checksum, which a .npy does not have. The file must not be written while it is mapped: replace it by another of its
+ * name, and open that. Errors: FILE_ERROR (a file is missing, damaged or of another format). */
 EMBFUSE_API int embfuse_frozen_open(struct embfuse_frozen **out, const char *name, int32_t verify,
                                     struct embfuse_error *why);
 
@@ -531,11 +522,10 @@ EMBFUSE_API void embfuse_frozen_close(struct embfuse_frozen *table);
 EMBFUSE_API int embfuse_frozen_describe(const struct embfuse_frozen *table,
                                         struct embfuse_frozen_info *out, struct embfuse_error *why);
 
-/* Looks up and pools a batch of one feature on the host: output[bags][dim], or [lookups][dim] with
- * EMBFUSE_NONE. It has the bits of embfuse_forward() on the same rows; int8 sums weight * (scale * code +
- * bias) in fp32. padding_id: lookups of this row do not count; -1: none. threads: of this call; one
- * is best for a request of a few rows. Any number of threads may look up in one table at once.
- * Errors: BAD_BATCH. */
+/* Looks up and pools a batch of one feature on the host: output[bags][dim], or [lookups][dim] with EMBFUSE_NONE. It
+ * has the bits of embfuse_forward() on the same rows; int8 sums weight * (scale * code + bias) in fp32. padding_id:
+ * lookups of this row do not count; -1: none. threads: of this call, at least 1, which is best for a few rows. Any
+ * number of threads may look up in one table at once. Errors: BAD_BATCH. */
 EMBFUSE_API int embfuse_frozen_lookup(const struct embfuse_frozen *table,
                                       const struct embfuse_batch *batch, int32_t pooling,
                                       int64_t padding_id, int32_t threads, float *output,

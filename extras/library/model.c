@@ -144,9 +144,11 @@ static int allocate(struct embfuse_model *m) {
     m->rules = calloc(tables, sizeof *m->rules);
     m->steps = calloc(tables, sizeof *m->steps);
     m->tables = calloc(tables, sizeof *m->tables);
+    m->nonfinite = calloc(tables, sizeof *m->nonfinite);
     m->features = calloc(features, sizeof *m->features);
     m->no_offsets = calloc(features + 1, sizeof *m->no_offsets);
-    return m->no_offsets && m->shapes && m->rules && m->steps && m->tables && m->features;
+    return m->no_offsets && m->shapes && m->rules && m->steps && m->tables && m->nonfinite &&
+           m->features;
 }
 
 static int set_options(struct embfuse_model *m, const struct embfuse_options *o,
@@ -164,7 +166,16 @@ static int set_options(struct embfuse_model *m, const struct embfuse_options *o,
         return said(why, EMBFUSE_INVALID,
                     "options.grad_type is EMBFUSE_FP32, EMBFUSE_BF16 or EMBFUSE_FP16, not %d",
                     o->grad_type);
-    if (o->reserved) return said(why, EMBFUSE_INVALID, "options.reserved is not 0");
+    if (o->nonfinite < EMBFUSE_NONFINITE_TAKE || o->nonfinite > EMBFUSE_NONFINITE_SKIP)
+        return said(why, EMBFUSE_INVALID,
+                    "options.nonfinite is EMBFUSE_NONFINITE_TAKE, EMBFUSE_NONFINITE_COUNT or "
+                    "EMBFUSE_NONFINITE_SKIP, not %d",
+                    o->nonfinite);
+    if (o->nonfinite && o->place == EMBFUSE_DEVICE)
+        return said(why, EMBFUSE_REFUSED,
+                    "options.nonfinite looks at gradients on the host; on a device, look at them "
+                    "before the step");
+    m->nonfinite_mode = o->nonfinite;
     m->place = o->place == EMBFUSE_HOST ? ON_HOST : ON_DEVICE;
     m->threads = o->threads ? o->threads : omp_get_max_threads();
     m->grad_type = (enum dtype)o->grad_type;
@@ -221,6 +232,7 @@ void embfuse_model_free(struct embfuse_model *m) {
     free(m->rules);
     free(m->steps);
     free(m->tables);
+    free(m->nonfinite);
     free(m);
 }
 

@@ -11,6 +11,7 @@
  *     average.c    SWA and EMA
  *     admission.c  which ids train
  *     monitor.c    what steps do to rows
+ *     nonfinite.c  gradients with inf or NaN
  *     state.h      save and load: state_*.c, with libjansson
  *     frozen.c     frozen tables, which need no model
  *     status.c     statuses and versions
@@ -25,6 +26,12 @@
 
 /* The most steps that a table can have taken; a state cannot hold more. */
 #define MODEL_STEPS_MAX (INT64_MAX / 2)
+
+/* Inf and NaN in the gradients of a table's features. */
+struct nonfinite {
+    struct embfuse_nonfinite_counts so_far;
+    bool now; /* the step that is under way has some */
+};
 
 struct embfuse_model {
     enum backend place;
@@ -41,6 +48,8 @@ struct embfuse_model {
     struct rule_step *steps;    /* [num_tables] those of the last step; number is that of it */
     struct table *tables;       /* [num_tables] the caller's arrays */
     int32_t weights_missing, states_missing; /* arrays that are not bound yet */
+    int32_t nonfinite_mode;                  /* enum embfuse_nonfinite */
+    struct nonfinite *nonfinite;             /* [num_tables] */
     struct {
         void *data; /* NULL: none yet */
         size_t bytes;
@@ -110,6 +119,9 @@ static inline bool watches(const struct kernel *k) {
 }
 
 void monitor_stop(struct table *table);
+
+/* Counts the inf and NaN in the gradient of a batch. Returns true if a lookup gets some. */
+bool count_nonfinite(struct embfuse_model *m, const struct batch *in);
 
 /* --- a device: what describes a call goes there as one block, on the stream of the batch */
 

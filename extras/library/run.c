@@ -204,6 +204,9 @@ int embfuse_step(struct embfuse_model *m, const struct embfuse_batch *batch, con
     in.grad = grad;
     const struct launch first = {.output = batch->weight_grad};
     if (dots && (status = launch(m, dots, &in, batch->stream, first, why))) return status;
+    if (m->nonfinite_mode && in.grad_elements && count_nonfinite(m, &in) &&
+        m->nonfinite_mode == EMBFUSE_NONFINITE_SKIP)
+        return 0;
     for (int32_t t = 0; t < m->num_tables; t++)
         m->steps[t] = rule_step(m->rules[t], m->steps[t].number + 1);
     status = launch(m, k, &in, batch->stream, (struct launch){0}, why);

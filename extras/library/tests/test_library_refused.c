@@ -61,6 +61,10 @@ static void wrong_arguments(void **state) {
     SAYS(EMBFUSE_INVALID, "name is NULL", embfuse_step_kernel(m, &s.batch, NULL, &why));
     SAYS(EMBFUSE_INVALID, "bytes is NULL", embfuse_scratch_bytes(m, &s.batch, NULL, &why));
     SAYS(EMBFUSE_INVALID, "out is NULL", embfuse_monitor_read(m, 0, 1, NULL, &why));
+    SAYS(EMBFUSE_INVALID, "no table 2", embfuse_nonfinite_read(m, 2, NULL, &why));
+    SAYS(EMBFUSE_INVALID, "out is NULL", embfuse_nonfinite_read(m, 0, NULL, &why));
+    SAYS(EMBFUSE_INVALID, "options.nonfinite",
+         embfuse_nonfinite_read(m, 0, &(struct embfuse_nonfinite_counts){0}, &why));
     SAYS(EMBFUSE_INVALID, "is NULL", embfuse_monitor_rows(m, 0, NULL, NULL, NULL, &why));
     SAYS(EMBFUSE_INVALID, "NULL", embfuse_bind(m, 0, 0, NULL, 0, &why));
     SAYS(EMBFUSE_INVALID, "overlap", embfuse_bind(m, 0, 0, s.weight, 4, &why));
@@ -97,7 +101,7 @@ static void wrong_models(void **state) {
                                   {.size = sizeof *o, .grad_type = EMBFUSE_FP8},
                                   {.size = sizeof *o, .kernel = "cpu_magic"},
                                   {.size = sizeof *o, .kernel = "cpu_lookup"},
-                                  {.size = sizeof *o, .reserved = 1}};
+                                  {.size = sizeof *o, .nonfinite = -1}};
     struct embfuse_model *m = (struct embfuse_model *)&good;
     t[0].rows = 0, t[1].dim = 0, t[2].rule = "sdg", t[3].weight_type = 4, t[4].rule = NULL,
     t[5].momentum_type = EMBFUSE_FP16, t[6].rounding = 2;
@@ -114,6 +118,9 @@ static void wrong_models(void **state) {
         assert_int_equal(embfuse_model_create(&m, &good, 1, &feature, 1, &o[i], NULL),
                          i == 4 || i == 5 ? EMBFUSE_UNKNOWN : EMBFUSE_INVALID);
     assert_int_equal(embfuse_model_create(&m, &good, 0, &feature, 1, NULL, NULL), EMBFUSE_INVALID);
+    o[0] = (struct embfuse_options){.size = sizeof *o, .place = EMBFUSE_DEVICE, .nonfinite = 1};
+    SAYS(EMBFUSE_REFUSED, "looks at gradients on the host",
+         embfuse_model_create(&m, &good, 1, &feature, 1, o, &why));
 }
 
 /* What runs on the host alone, of a model on a device; and a kernel of the other place. */
