@@ -64,10 +64,11 @@ static void warn(const struct export *x, const struct frozen *made, const struct
     escape_controls(x->weight, weight, sizeof weight);
     if (e->rough_rows)
         fprintf(stderr,
-                "embfuse: warning: %s: %lld of %lld rows lose more than a tenth as %s (the table: "
-                "%.2g): take %s, or make the weights larger\n",
+                "embfuse: warning: %s: %lld of %lld rows lose more than a tenth as %s, and %lld of "
+                "them become 0: take %s, or multiply the weights by a power of two and divide what "
+                "is looked up\n",
                 weight, (long long)e->rough_rows, (long long)made->rows,
-                frozen_type_name(made->type), e->relative_rms,
+                frozen_type_name(made->type), (long long)e->zeroed_rows,
                 made->type == FP8 ? "int8 or bf16" : "bf16 or fp32");
 }
 
@@ -78,9 +79,11 @@ static void print(const struct export *x, const struct frozen *made, const struc
         printf(
             "{\"type\": \"%s\", \"rows\": %lld, \"dim\": %d, \"row_bytes\": %lld, \"bytes\": %.0f, "
             "\"largest_error\": %.9g, \"of_bound\": %.9g, \"relative_rms\": %.9g, "
-            "\"rough_rows\": %lld}\n",
+            "\"row_median\": %.3g, \"row_largest\": %.9g, \"nonzero_rows\": %lld, "
+            "\"zeroed_rows\": %lld, \"rough_rows\": %lld}\n",
             type, (long long)made->rows, made->dim, (long long)made->row_bytes, bytes, e->worst,
-            e->worst_bound, e->relative_rms, (long long)e->rough_rows);
+            e->worst_bound, e->relative_rms, e->row_median, e->row_worst,
+            (long long)e->nonzero_rows, (long long)e->zeroed_rows, (long long)e->rough_rows);
         return;
     }
     char out[PATH_MAX];
@@ -89,8 +92,10 @@ static void print(const struct export *x, const struct frozen *made, const struc
     printf("%lld rows of %d as %s, %lld bytes each, %.0f in all (fp32: %.0f)\n",
            (long long)made->rows, made->dim, type, (long long)made->row_bytes, bytes,
            (double)(made->rows * frozen_row_bytes(FP32, made->dim)));
-    printf("read back: largest error %.3g, %.3g of its bound; relative rms error %.3g\n", e->worst,
-           e->worst_bound, e->relative_rms);
+    printf("read back: largest error %.3g, %.3g of its bound; relative rms error %.3g, of a row "
+           "%.2g (median) to %.3g; %lld of %lld nonzero rows become 0\n",
+           e->worst, e->worst_bound, e->relative_rms, e->row_median, e->row_worst,
+           (long long)e->zeroed_rows, (long long)e->nonzero_rows);
 }
 
 /* Writes the files beside their names, and maps them. `made` must be closed if this returns 0. */

@@ -10,6 +10,7 @@
 #include "harness/memory.h"
 #include "harness/workload/npy.h"
 #include "harness/workload/regular_file.h"
+#include "kernels/watch.h"
 #include "extras/library/frozen/frozen_text.h"
 #include "extras/library/frozen/row.h"
 
@@ -88,13 +89,21 @@ int frozen_write(const struct frozen *from, int type, const char *rows, const ch
     return status == 0 && text ? write_text(&t, text, err) : status;
 }
 
+/* The middle of the bin of norm_bin() that has the median of `count` values. */
+static double median(const int64_t bins[NORM_BINS], int64_t count) {
+    int bin = 0;
+    for (int64_t left = (count + 1) / 2; left > bins[bin]; bin++) left -= bins[bin];
+    return bin ? sqrt((double)norm_of_bin(bin) * (double)norm_of_bin(bin + 1)) : 0;
+}
+
 struct frozen_error frozen_compare(const struct frozen *from, const struct frozen *made) {
-    double worst = 0, worst_bound = 0, errors = 0, squares = 0;
-    int64_t rough = 0;
-#pragma omp parallel for reduction(max : worst, worst_bound) reduction(+ : errors, squares, rough)
+    double worst = 0, worst_bound = 0, row_worst = 0, errors = 0, squares = 0;
+    int64_t rough = 0, nonzero = 0, zeroed = 0, bins[NORM_BINS] = {0};
+#pragma omp parallel for reduction(max : worst, worst_bound, row_worst)                            \
+    reduction(+ : errors, squares, rough, nonzero, zeroed, bins)
     for (int64_t row = 0; row < from->rows; row++) {
         float want[from->dim], got[from->dim];
-        double row_errors = 0, row_squares = 0;
+        double row_errors = 0, row_squares = 0, made_squares = 0;
         frozen_row_get(from->type, frozen_row(from, row), from->dim, want);
         frozen_row_get(made->type, frozen_row(made, row), from->dim, got);
         const struct extent x = row_extent(want, from->dim);
@@ -106,11 +115,27 @@ struct frozen_error frozen_compare(const struct frozen *from, const struct froze
             worst_bound = share > worst_bound ? share : worst_bound;
             row_errors += error * error;
             row_squares += (double)want[d] * want[d];
+            made_squares += (double)got[d] * got[d];
+        }
+        if (row_squares > 0) {
+            const double lost = sqrt(row_errors / row_squares);
+            row_worst = lost > row_worst ? lost : row_worst;
+            bins[norm_bin((float)lost)]++;
+            nonzero++;
+            zeroed += made_squares == 0;
         }
         rough += row_errors > FROZEN_ROUGH * FROZEN_ROUGH * row_squares;
         errors += row_errors;
         squares += row_squares;
     }
-    return (struct frozen_error){worst, worst_bound, squares > 0 ? sqrt(errors / squares) : 0,
-                                 rough};
+    return (struct frozen_error){
+        .worst = worst,
+        .worst_bound = worst_bound,
+        .relative_rms = squares > 0 ? sqrt(errors / squares) : 0,
+        .row_median = fmin(median(bins, nonzero), row_worst),
+        .row_worst = row_worst,
+        .nonzero_rows = nonzero,
+        .zeroed_rows = zeroed,
+        .rough_rows = rough,
+    };
 }

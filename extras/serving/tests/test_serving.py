@@ -124,12 +124,29 @@ def test_recall_by_hand(_folder):
 
 
 def test_small_weights_are_warned_of(folder):
-    path, out = saved(folder, "w", 0.001 * np.sign(clusters(40, 8, 5))), os.path.join(folder, "t")
-    done = run("export", "--weight", path, "--type", "fp8", "--out", out, "--json")
-    said = json.loads(done.stdout)
-    assert done.returncode == 0 and said["rough_rows"] == 40 and said["relative_rms"] > 0.9, said
-    assert done.stderr.count("\n") == 1 and "40 of 40 rows lose more than a tenth as fp8" in done.stderr, done.stderr
-    assert json.loads(embfuse("export", "--weight", path, "--type", "int8", "--out", out, "--json"))["rough_rows"] == 0
+    """Weights of about 0.001 and of about 1: fp8 rounds those below 2^-10 to 0. One row is all 0."""
+    weight, out = np.random.default_rng(5).standard_normal((41, 8)).astype(np.float32), os.path.join(folder, "t")
+    weight[:8] *= 0.4
+    weight[40] = 0
+    for scale in (np.float32(0.001), np.float32(1)):
+        path, exact = saved(folder, "w", scale * weight), (scale * weight).astype(np.float64)
+        for kind in TYPES:
+            done = run("export", "--weight", path, "--type", kind, "--out", out, "--json")
+            embfuse("export", "--weight", out, "--type", "fp32", "--format", "npy", "--out", out)
+            said, read = json.loads(done.stdout), np.load(out + ".npy").astype(np.float64)
+            error = np.linalg.norm(read - exact, axis=1)[:40] / np.linalg.norm(exact, axis=1)[:40]
+            median, zeroed = np.sort(error)[19], (read[:40] == 0).all(axis=1).sum()
+            assert done.returncode == 0 and said["rough_rows"] == (error > 0.1).sum(), (scale, kind, said)
+            assert said["nonzero_rows"] == 40 and said["zeroed_rows"] == zeroed, (scale, kind, said)
+            assert abs(said["row_largest"] - error.max()) <= 1e-6 * error.max(), (scale, kind, said)
+            assert abs(said["row_median"] - median) <= 0.07 * median, (scale, kind, said)
+            if kind == "fp8" and scale < 1:
+                assert zeroed > 0 and said["rough_rows"] > 35, said
+                want = f"{said['rough_rows']} of 41 rows lose more than a tenth as fp8, and {zeroed} of them become 0"
+                assert done.stderr.count("\n") == 1 and want + ": take int8" in done.stderr, done.stderr
+            else:
+                assert said["rough_rows"] == 0 and not done.stderr, (scale, kind, said, done.stderr)
+    assert "nonzero rows become 0" in embfuse("export", "--weight", path, "--type", "int8", "--out", out)
 
 
 def test_bad_input_is_one_line_and_changes_nothing(folder):
