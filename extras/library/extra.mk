@@ -2,13 +2,14 @@
 # libembfuse: the kernels of this build behind extras/library/embfuse.h, as a shared and a static library.
 #
 #| make library   build build/libembfuse.so and .a; make library-cuda: in build/cuda/, with device kernels
-#| make install   install libembfuse, its header and manual, and both programs: PREFIX=/usr/local DESTDIR=
+#| make install   install libembfuse, its header and manual, and both programs: PREFIX=/usr/local DESTDIR=. They run on
+#|                every CPU of this kind; NATIVE=1 builds for this one alone. make uninstall removes them
 #| make example   build the C example, extras/library/examples/dlrm.c, and run it for a second
 #| make train-example  train a small DLRM on planted clicks: rules, lazy and dense Adam, fp32 and bf16; about 5
 #|                minutes on two cores; OUT/train-example/training.md and .png. SEEDS=3, THREADS=2: runs at once
 #| make overhead  what a call of libembfuse costs over a call of its kernel, in microseconds
 
-.PHONY: library library-cuda install example train-example overhead
+.PHONY: library library-cuda install install-built uninstall example train-example overhead
 
 version   := $(shell sed -n 's/^version: //p' CITATION.cff)
 # While the version begins with 0, every minor version may change the interface.
@@ -47,7 +48,8 @@ $(eval $(call library_in,$(C),$(own) $(filter-out $(others),$(cuda_objects)),$(c
 library: $(shared) $(B)/libembfuse.a
 library-cuda: $(C)/$(notdir $(shared)) $(C)/libembfuse.a
 
-# make install CUDA_BUILD=1 installs what make cuda library-cuda builds.
+# make install CUDA_BUILD=1 adds device kernels. What is installed chooses instructions when it starts, unless NATIVE is
+# given.
 PREFIX  ?= /usr/local
 LIBDIR  ?= $(PREFIX)/lib
 needs    = $(strip $(libraries) $(if $(CUDA_BUILD),$(cudart) -lstdc++))
@@ -56,8 +58,11 @@ to_lib  := $(DESTDIR)$(LIBDIR)
 filled   = sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@LIBDIR@|$(LIBDIR)|' -e 's|@VERSION@|$(version)|' \
                -e 's|@SONAME@|$(soname)|' -e 's|@LIBRARIES@|$(needs)|' \
                -e 's|@LIBRARY_LIST@|$(subst $(space),;,$(needs))|' $1 >$2
-install: W = $(if $(CUDA_BUILD),$(C),$(B))
-install: $(if $(CUDA_BUILD),cuda library-cuda,all library)
+portable = $(if $(filter file,$(origin NATIVE)),NATIVE=0 $(if $(CUDA_BUILD),NVCC=$(NVCC)))
+install:
+	@$(MAKE) --no-print-directory $(portable) install-built
+install-built: W = $(if $(CUDA_BUILD),$(C),$(B))
+install-built: $(if $(CUDA_BUILD),cuda library-cuda,all library)
 	install -d $(to)/include $(to)/bin $(to)/share/man/man1 $(to_lib)/pkgconfig $(to_lib)/cmake/embfuse
 	install -m 644 extras/library/embfuse.h $(to)/include
 	install $(W)/bench $(to)/bin/embfuse-bench
@@ -69,6 +74,13 @@ install: $(if $(CUDA_BUILD),cuda library-cuda,all library)
 	$(call filled,extras/library/embfuse.pc.in,$(to_lib)/pkgconfig/embfuse.pc)
 	$(call filled,extras/library/embfuse-config.cmake.in,$(to_lib)/cmake/embfuse/embfuse-config.cmake)
 	$(call filled,extras/library/embfuse-config-version.cmake.in,$(to_lib)/cmake/embfuse/embfuse-config-version.cmake)
+
+# Folders stay, but for the one that is named after this project.
+uninstall:
+	rm -f $(to)/include/embfuse.h $(to)/bin/embfuse-bench $(to)/bin/embfuse $(to)/share/man/man1/embfuse.1
+	rm -f $(addprefix $(to_lib)/,$(notdir $(shared)) $(soname) libembfuse.so libembfuse.a pkgconfig/embfuse.pc)
+	rm -f $(addprefix $(to_lib)/cmake/embfuse/embfuse-config,.cmake -version.cmake)
+	[ ! -d $(to_lib)/cmake/embfuse ] || rmdir --ignore-fail-on-non-empty $(to_lib)/cmake/embfuse
 
 # The same objects without kernels and harness, which programs and tests of the suite link as they are. Saved states are
 # apart: who links them links -ljansson.

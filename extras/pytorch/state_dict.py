@@ -23,8 +23,8 @@ import numpy as np
 import torch
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "library", "examples"))
-import embfuse
-from embfuse import constant
+import libembfuse as embfuse
+from libembfuse import constant
 
 # Rule: the optimizer, its names of the rule's states, and of hyper-parameters. SparseAdam adds epsilon before the
 # correction.

@@ -7,8 +7,8 @@ import sys
 import numpy as np
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "examples"))
-import embfuse
-from embfuse import constant
+import libembfuse as embfuse
+from libembfuse import constant
 
 STORED = {constant.FP32: np.float32, constant.BF16: np.uint16}
 

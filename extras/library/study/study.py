@@ -82,7 +82,7 @@ def run(name, seed, samples, test, epochs):
     normalised entropy of the planted logits."""
     import clicks
     import dlrm
-    from embfuse import constant
+    from libembfuse import constant
     log = clicks.ClickLog(FIELDS, ROWS, seed=seed)
     ids, labels, _ = log.samples(clicks.TRAIN, 0, samples)
     test_ids, test_labels, best = log.samples(clicks.TEST, 0, test)

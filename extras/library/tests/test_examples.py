@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""extras/library/examples/dlrm.c learns; and extras/library/examples/embfuse.py has all of the header: its functions, and structs and enums as a C
-compiler has them. These equal tests/golden/abi.txt: after an intended change, RENEW=1 writes that file anew."""
+"""extras/library/examples/dlrm.c learns; and libembfuse.py beside it has all of the header: its functions, and structs
+and enums as a C compiler has them. These equal tests/golden/abi.txt: after an intended change, RENEW=1 writes that file
+anew."""
 import ctypes
 import os
 import re
@@ -55,7 +56,7 @@ def exported():
 
 def test_all_of_the_header_is_read(_):
     """Found here by the names alone; the library exports no other functions."""
-    import embfuse
+    import libembfuse as embfuse
     unread = r"/\*.*?\*/|^#(?!define EMBFUSE_VERSION_).*?[^\\]$"  # comments, and directives with their next lines
     text = re.sub(unread, "", embfuse.HEADER.read_text(), flags=re.S | re.M)
     assert set(embfuse.struct) == set(re.findall(r"struct embfuse_(\w+) \{", text))
@@ -68,7 +69,7 @@ def test_all_of_the_header_is_read(_):
 
 def test_structs_and_enums_are_those_of_c_and_as_before(folder):
     """Sizes; offsets and sizes of fields; numbers of enums."""
-    import embfuse
+    import libembfuse as embfuse
     want, lines = [], []
     for name, kind in embfuse.struct.items():
         lines.append(f"SIZE({name})")

@@ -15,7 +15,7 @@ try:
     import torch
 except ImportError:
     torch = None
-import embfuse
+import libembfuse as embfuse
 import make_schedules as made
 
 with open(os.path.join(tap.TESTS, "golden", "schedules.json"), encoding="utf-8") as golden:

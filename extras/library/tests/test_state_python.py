@@ -10,7 +10,7 @@ import numpy as np
 
 import tap
 
-import embfuse
+import libembfuse as embfuse
 
 try:
     import safetensors

@@ -6,7 +6,8 @@ declaration can fall behind it, and ctypes knows the types of all arguments. `ca
 makes any of its structs, `constant` has its numbers. `Model` is a thin class above them, for NumPy arrays and PyTorch
 tensors on the host. A pointer in a struct is an address; see `address`.
 
-The library is $EMBFUSE_LIBRARY, or build/libembfuse.so of this repository (make).
+Header and library are those of make install in $EMBFUSE_PREFIX (/usr/local), where this file may be a copy anywhere, or
+else those of the source tree that this file lies in (make library). $EMBFUSE_LIBRARY names another library.
 """
 import ctypes
 import os
@@ -14,9 +15,10 @@ import re
 import threading
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[3]
-HEADER = ROOT / "extras" / "library" / "embfuse.h"
-LIBRARY = os.environ.get("EMBFUSE_LIBRARY") or str(ROOT / "build" / "libembfuse.so")
+PREFIX, HERE = os.environ.get("EMBFUSE_PREFIX"), Path(__file__).resolve().parent
+HEADER = Path(PREFIX, "include", "embfuse.h") if PREFIX else HERE.parent / "embfuse.h"
+LIBRARY = os.environ.get("EMBFUSE_LIBRARY") or os.path.normpath(
+    Path(PREFIX, "lib", "libembfuse.so") if PREFIX else HERE / "../../../build/libembfuse.so")
 
 SCALARS = {"void": None, "char": ctypes.c_char, "int": ctypes.c_int, "size_t": ctypes.c_size_t, "float": ctypes.c_float,
            "double": ctypes.c_double, "int32_t": ctypes.c_int32, "uint32_t": ctypes.c_uint32,
@@ -84,12 +86,14 @@ def argument_type(structs, base, stars):
 
 def load(path=LIBRARY, header=HEADER):
     """(library, structs, constants), with the types of all functions."""
+    if not header.exists():
+        raise ImportError(f"there is no {header}: set EMBFUSE_PREFIX to the PREFIX of make install")
     text = re.sub(r"/\*.*?\*/", "", header.read_text(encoding="utf-8"), flags=re.S)
     constants, structs = read_constants(text), read_structs(text)
     try:
         library = ctypes.CDLL(path)
     except OSError as e:
-        raise ImportError(f"{e}: build it with make library, or set EMBFUSE_LIBRARY") from None
+        raise ImportError(f"{e}: build it with make library, or set EMBFUSE_PREFIX or EMBFUSE_LIBRARY") from None
     for function, arguments in re.findall(r"(?sm)^EMBFUSE_API ([^()]*)\((.*?)\);", text):
         of = lambda line: [(word, argument_type(structs, base, stars)) for base, word, stars, _ in declared(line)]
         (name, result), = of(function)
