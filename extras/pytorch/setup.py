@@ -37,7 +37,7 @@ setup(
     ext_modules=[CppExtension(
         "embfuse.ops", ["ops.cpp"], include_dirs=[os.path.join(ROOT, "extras", "library")], extra_objects=[archive],
         extra_compile_args=["-O2", "-g0"],
-        extra_link_args=["-fopenmp", "-lxxhash", "-ljansson", "-lm", "-Wl,--as-needed",
+        extra_link_args=["-fopenmp", "-Wl,-s", "-lxxhash", "-ljansson", "-lm", "-Wl,--as-needed",
                          *(["-L/usr/local/cuda/lib64", "-lcudart_static", "-lrt", "-ldl"] if CUDA else [])])],
     cmdclass={"build_ext": Build.with_options(no_python_abi_suffix=True, use_ninja=False)},
     options={"build": {"build_base": WORK}, "egg_info": {"egg_base": WORK}, "bdist_wheel": {"bdist_dir": os.path.join(WORK, "wheel")}},
