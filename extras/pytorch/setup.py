@@ -19,6 +19,7 @@ class Build(BuildExtension):
     def build_extensions(self):
         command = ["make", "-C", ROOT, f"-j{os.cpu_count()}", "NATIVE=0", "library-cuda" if CUDA else "library"]
         subprocess.run(command if CUDA else [*command, "NVCC="], check=True)
+        self.force = True  # setuptools does not see that the archive has changed
         super().build_extensions()
 
 
