@@ -8,10 +8,14 @@
 
 #include "harness/error.h"
 
-/* Writes NAME = 'text', with quotes doubled and nothing expanded. */
-void plot_assign(FILE *script, const char *name, const char *text);
+struct plot {
+    const char
+        *frame; /* the content of cli/NAME.gp; the build makes cli/NAME.gp.h, a string, of it */
+    const char *heading, *machine;               /* the two lines of the title */
+    void (*fill)(FILE *script, const void *ctx); /* writes the data of the picture, and variables */
+    const void *ctx;
+};
 
-/* Draws PREFIX.svg and PREFIX.png, both or none. frame: the content of cli/NAME.gp; the build makes cli/NAME.gp.h, a
- * string, of it. fill writes the variables and data of the picture; `kind` and `out` are set already. */
-int plot_draw(const char *prefix, const char *frame, void (*fill)(FILE *script, const void *ctx),
-              const void *ctx, struct error *err);
+/* Draws PREFIX.svg and PREFIX.png, both or none. In the environment, TITLE=0 leaves the title out and writes it into
+ * PREFIX.txt, and FONT is the font. */
+int plot_draw(const char *prefix, const struct plot *p, struct error *err);

@@ -227,23 +227,19 @@ static void write_runs(FILE *f, const struct stats *s) {
 }
 
 static void fill(FILE *f, const void *ctx) {
-    const struct stats *s = ctx;
-    const struct id_stats *x = &s->ids;
-    char summary[200];
-    snprintf(summary, sizeof summary, "%lld lookups of %lld distinct rows, hottest row %.3g %%",
-             (long long)x->lookups, (long long)x->distinct,
-             100.0 * (double)x->hottest / (double)x->lookups);
-    plot_assign(f, "heading", s->w->name);
-    plot_assign(f, "machine", summary);
-    write_ranks(f, s);
-    write_runs(f, s);
+    write_ranks(f, ctx);
+    write_runs(f, ctx);
 }
 
 /* Draws PREFIX.svg and PREFIX.png: lookups of each row by rank, and segment lengths. */
 static int stats_plot(const char *prefix, const struct stats *s, struct error *err) {
-    if (s->ids.lookups == 0)
-        return fail(err, "%s: only padding, so there is no picture", s->w->name);
-    return plot_draw(prefix, frame, fill, s, err);
+    const struct id_stats *x = &s->ids;
+    char summary[200];
+    if (x->lookups == 0) return fail(err, "%s: only padding, so there is no picture", s->w->name);
+    snprintf(summary, sizeof summary, "%lld lookups of %lld distinct rows, hottest row %.3g %%",
+             (long long)x->lookups, (long long)x->distinct,
+             100.0 * (double)x->hottest / (double)x->lookups);
+    return plot_draw(prefix, &(struct plot){frame, s->w->name, summary, fill, s}, err);
 }
 
 /* --- the command */

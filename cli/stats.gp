@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: MIT
 # embfuse stats --plot: lookups of each row by rank on the left, share of lookups by segment length on
-# the right. stats.c sets kind, out, heading, machine and the blocks $ranks and $runs.
+# the right. stats.c and plot.c set kind, out, heading, machine and the blocks $ranks and $runs.
 width = 1040; height = 420
 load "reports/style.gp"
 set output out
 unset key
 blue = "#0072b2"
 set multiplot layout 1,2
-set tmargin 4.5; set bmargin 4; set lmargin 9; set rmargin 3
+set tmargin strlen(heading) > 0 ? 4.5 : 1.5; set bmargin 4; set lmargin 9; set rmargin 3
 unset grid
 set grid ytics lc rgb pale lt 1 lw 0.7
 

@@ -187,9 +187,7 @@ static void print_json(const char *name, int32_t t, bool first, const struct emb
 }
 
 struct picture {
-    const struct workload *w;
     int64_t steps;
-    int32_t table;
     const struct embfuse_monitor *figures;
     const struct watched_row *row;
     int64_t count;
@@ -247,13 +245,6 @@ static void write_norms(FILE *f, const struct picture *p) {
 
 static void fill(FILE *f, const void *ctx) {
     const struct picture *p = ctx;
-    char text[200];
-    snprintf(text, sizeof text, "%s, table %d, %" PRId64 " steps", p->w->name, p->table, p->steps);
-    plot_assign(f, "heading", text);
-    snprintf(text, sizeof text,
-             "%" PRId64 " of %" PRId64 " rows watched, %.3g %% of them never touched", p->count,
-             p->figures->rows, 100 * p->figures->never_share);
-    plot_assign(f, "machine", text);
     fprintf(f, "p50 = %.6g; p99 = %.6g\n", p->figures->norm_p50, p->figures->norm_p99);
     write_ranks(f, p);
     write_ages(f, p);
@@ -262,7 +253,7 @@ static void fill(FILE *f, const void *ctx) {
 
 static int draw(const struct flags *f, const struct embfuse_model *m, const struct workload *w,
                 int32_t table, const struct embfuse_monitor *figures, struct error *err) {
-    struct picture p = {w, f->steps, table, figures, NULL, 0};
+    struct picture p = {f->steps, figures, NULL, 0};
     const struct embfuse_watched_row *rows;
     struct embfuse_error why;
     int64_t first;
@@ -271,7 +262,12 @@ static int draw(const struct flags *f, const struct embfuse_model *m, const stru
     if (status == 0 && figures->touches == 0)
         return fail(err, "%s: no watched row of table %d was touched, so there is no picture",
                     w->name, table);
-    return status ? -1 : plot_draw(f->plot, frame, fill, &p, err);
+    char heading[200], watched[200];
+    snprintf(heading, sizeof heading, "%s, table %d, %" PRId64 " steps", w->name, table, f->steps);
+    snprintf(watched, sizeof watched,
+             "%" PRId64 " of %" PRId64 " rows watched, %.3g %% of them never touched", p.count,
+             figures->rows, 100 * figures->never_share);
+    return status ? -1 : plot_draw(f->plot, &(struct plot){frame, heading, watched, fill, &p}, err);
 }
 
 static int show(const struct flags *f, struct embfuse_model *m, const struct workload *w,

@@ -7,7 +7,7 @@ set output out
 unset key
 blue = "#0072b2"
 set multiplot layout 1,3
-set tmargin 4.5; set bmargin 4; set lmargin 9; set rmargin 4
+set tmargin strlen(heading) > 0 ? 4.5 : 1.5; set bmargin 4; set lmargin 9; set rmargin 4
 unset grid
 set grid xtics ytics lc rgb pale lt 1 lw 0.7
 

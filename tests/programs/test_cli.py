@@ -279,8 +279,14 @@ def test_stats_and_monitor(folder):
     for text in ("stats datasets/smoke.spec", "monitor datasets/smoke.spec --workload mixed"):
         json.loads(good(f"{text} --json"))
     if shutil.which("gnuplot"):
-        done = run("monitor", f"{folder}/t.txt", "--plot", f"{folder}/plot", cwd=tap.ROOT)
-        assert all(os.path.getsize(f"plot.{end}") > 100 for end in ("svg", "png")), done
+        for command in ("monitor", "stats"):
+            draw = lambda name, **more: run(command, f"{folder}/t.txt", "--plot", f"{folder}/{name}", cwd=tap.ROOT, env=os.environ | more)
+            done = draw("plot"), draw("bare", TITLE="0", FONT="Some Font")
+            assert all(os.path.getsize(f"{name}.{end}") > 100 for name in ("plot", "bare") for end in ("svg", "png")), done
+            title, plot, bare = (content(name).decode() for name in ("bare.txt", "plot.svg", "bare.svg"))
+            heading, machine = title.splitlines()
+            assert heading.startswith("t") and machine in plot and machine not in bare, title
+            assert 'font-family="Some Font"' in bare and "DejaVu" not in bare and not os.path.exists("plot.txt")
 
 
 def test_steps_go_on(folder):
