@@ -11,7 +11,7 @@ import textwrap
 
 from export import kernels_of
 from program import ResultError, say, write_whole
-from results import NOTES, caches, notes_of, operation_text
+from results import Group, caches, notes_of, operation_text
 from style import CAUTION_COLOUR, FONT, TITLES, colour, marker, nice_range
 
 COLUMN, PAGE = 3.33, 7.0  # inches
@@ -145,25 +145,35 @@ def lines(ax, groups, xs, key="ns_per_lookup"):
     return drawn
 
 
+def row_marks(ax, there, across=False, **how):
+    """marks() of rows (place, quartiles, whether the row may be quoted), hollow if it may not. Returns the medians."""
+    full, hollow = ([(place, q) for place, q, may in there if (may is False) == unsure] for unsure in (False, True))
+    if hollow and not full:
+        ax.errorbar([], [], [], [], **how | {"clip_on": True})  # the legend has a full mark
+    return [*marks(ax, full, across, **how), *marks(ax, hollow, across, **how | HOLLOW | {"label": None})]
+
+
 def dots(ax, rows, groups, kernels, key="ns_per_lookup"):
     """A row of dots per group: each kernel's median and quartiles; rows: the row of each group. A kernel has the same
-    height within every row, and a mark is hollow if hollow_notes() explains it. Returns the medians."""
+    height within every row. Returns the medians."""
     drawn = []
     for i, kernel in enumerate(kernels):
         shift = 0.7 * ((i + 0.5) / len(kernels) - 0.5)
-        there = [(y, s) for y, g in zip(rows, groups) for s in [g.of(kernel.name)] if s and s.median(key)]
-        for how in ({}, HOLLOW):  # the legend takes the first
-            points = [(y + shift, s.quartiles(key)) for y, s in there if bool(s.mark()) == bool(how)]
-            drawn += marks(ax, points, True, **look(kernel, line=False) | how)
+        there = [(y + shift, g, s) for y, g in zip(rows, groups) for s in [g.of(kernel.name)] if s and s.median(key)]
+        known = [(y, s.quartiles(key), g.quotable(s)) for y, g, s in there]
+        drawn += row_marks(ax, known, True, **look(kernel, line=False))
+        for y, _, s in there:
+            if s.mark():
+                ax.annotate(s.mark(), (s.median(key), y), (2.5, 0), textcoords="offset points", va="center",
+                            fontsize=5, color=colour(kernel))
     return drawn
 
 
-def hollow_notes(groups):
-    """What the hollow marks of dots() mean: which kernels have them, and why."""
-    marked = {}
-    for s in (s for g in groups for s in g.measured() if s.mark()):
-        marked.setdefault(s.mark(), {})[s.kernel.title] = None
-    return [f"Hollow ({', '.join(names)}):{NOTES[mark].removeprefix(mark)}" for mark, names in marked.items()]
+def point_notes(groups, shown=Group.measured):
+    """The notes that explain marks of points, and hollow points; shown(group) are the series that are drawn."""
+    every = [(g, s) for g in groups for s in shown(g)]
+    hollow = any(g.quotable(s) is False for g, s in every)
+    return [*notes_of({s.mark() for _, s in every}), *["Hollow: not to be quoted."] * hollow]
 
 
 def unmeasured(groups, kernels):

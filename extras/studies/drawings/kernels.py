@@ -4,8 +4,8 @@ determinism costs."""
 import math
 
 from export import by_rule, kernels_of, stage_key, stage_panel
-from paper import (PAGE, SMALL, dots, empty_rows, finish, hollow_notes, log_axis, look, marks, panels, range_of, striped,
-                   unmeasured)
+from paper import (PAGE, SMALL, dots, empty_rows, finish, log_axis, look, panels, point_notes, range_of, row_marks,
+                   striped, unmeasured)
 from results import FORWARD, PEERS, STAGES, WEIGHT_GRAD, by_state, by_workload
 from style import nice_range, number, wrap
 
@@ -37,12 +37,13 @@ def scatter(width, result, groups):
         for kernel, mark in kernels_of(groups):
             s = group.of(kernel.name)
             if s and s.ns:
-                marks(ax, [(s.median("scratch_mib") or zero, speeds(s))], clip_on=False, **look(kernel, mark, line=False))
+                row_marks(ax, [(s.median("scratch_mib") or zero, speeds(s), group.quotable(s))], clip_on=False,
+                          **look(kernel, mark, line=False))
         ax.set_title(wrap(group.workload, 18))
     log_axis(axes[0].xaxis, low, high, room=3, zero=zero)
     log_axis(axes[0].yaxis, *rates)
     return finish(figure, axes, result, groups, "speed and memory", "scratch, MiB (up and to the left is better)",
-                  "million lookups per second")
+                  "million lookups per second", point_notes(groups))
 
 
 def pick_stages(result, mode):
@@ -90,7 +91,8 @@ def rows_figure(width, result, shown, labels, row_of, subject, notes=()):
         drawn += dots(ax, rows, own, kernels)
         ax.set_title(wrap(title, 24))
     log_axis(axes[0].xaxis, *range_of(drawn), room=5 if width == PAGE else 4)
-    return finish(figure, axes, result, groups, subject, "ns per lookup", notes=[*notes, *unmeasured(groups, kernels), *hollow_notes(groups)])
+    return finish(figure, axes, result, groups, subject, "ns per lookup",
+                  notes=[*notes, *unmeasured(groups, kernels), *point_notes(groups)])
 
 
 def pick_peers(result, mode):
@@ -149,10 +151,11 @@ def determinism(width, result, groups):
         pair = fastest(group)
         ax.plot([s.ns for s in pair], [y, y], color="#bbbbbb", lw=1.5, zorder=1)
         for s, kind in zip(pair, ("deterministic", "not deterministic")):
-            drawn += marks(ax, [(y, s.quartiles("ns_per_lookup"))], True,
-                           **look(s.kernel, line=False) | {"label": f"{s.kernel.title}, {kind}"})
+            drawn += row_marks(ax, [(y, s.quartiles("ns_per_lookup"), group.quotable(s))], True,
+                               **look(s.kernel, line=False) | {"label": f"{s.kernel.title}, {kind}"})
         ax.text(1.01, y, number(pair[0].ns / pair[1].ns), va="center", fontsize=6.5,
                 transform=ax.get_yaxis_transform())
     log_axis(ax.xaxis, *range_of(drawn, 1.2), room=7 if width == PAGE else 4)
     note = "Right: time of the fastest deterministic kernel / time of the fastest other one; below 1, none is lost."
-    return finish(figure, [ax], result, groups, "what determinism costs", "ns per lookup", notes=[note])
+    return finish(figure, [ax], result, groups, "what determinism costs", "ns per lookup",
+                  notes=[note, *point_notes(groups, fastest)])

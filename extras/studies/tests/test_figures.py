@@ -93,7 +93,7 @@ def test_rows_without_a_time_say_so(folder):
     data["context"]["emb_kernel_cpu_sort"] = "torch | host | none | a peer | -"
     data["benchmarks"] = list(filter(kept, data["benchmarks"]))
     figure = figures_of(save(data, folder, "p.json"), "peers")[""]
-    equal({ax.get_title(): texts_of(ax) for ax in figure.axes}, {"adam": [], "adagrad": [], "sgd": ["not measured"]})
+    equal({ax.get_title(): texts_of(ax) for ax in figure.axes}, {"adam": ["†", "†"], "adagrad": [], "sgd": ["not measured"]})
     assert "\nNot measured: cpu_sort in 1 of 5 rows." in figure.get_label(), figure.get_label()
 
 
@@ -139,6 +139,23 @@ def test_no_two_kernels_of_a_picture_look_alike(_):
         assert far(a, b) >= 20 and far(a, b, pale) >= 12, (a.name, b.name, far(a, b), far(a, b, pale))
     for a, b in (*itertools.combinations(one_of("cpu", 60), 2), *itertools.combinations(one_of("torch", 12), 2)):
         assert far(a, b) >= 12 or all(x != y for x, y in zip(shape(a), shape(b))), (a.name, b.name)
+
+
+def test_points_that_are_not_to_be_quoted_are_hollow(folder):
+    """Marks of other operations stand beside them, in a figure of dots and in one of points."""
+    rows = [made_results.series(w, k, ns, "adam", scratch_mib=1) for w, ns in (("v", [10, 20, 30, 40, 50]), ("w", 10.0))
+            for k in ("cpu_a", "cpu_hash")]
+    rows += [made_results.series(w, "torch", 50.0, "adam", "dense", scratch_mib=1) for w in "vw"]
+    path = made_results.made_up(folder, "p", *rows, emb_kernel_torch="torch | host | none | torch | -")
+    for name, rest in (("peers", ""), ("speed-memory", "adam")):
+        figure, marks = figures_of(path, name)[rest], {}
+        for line in (c[0] for ax in figure.axes for c in ax.containers if len(c[0].get_xdata())):
+            marks.setdefault(line.get_color(), []).append(line.get_markerfacecolor() == "white")
+        suite, torch = style.COLOURS[0], style.GUEST_COLOURS[2]
+        equal((sorted(marks[suite]), sorted(marks[torch])), ([False, True], [False, True]))
+        assert "\nHollow: not to be quoted." in figure.get_label() and "\n† updates all rows" in figure.get_label()
+        if name == "peers":
+            equal([text for ax in figure.axes for text in texts_of(ax)], ["†", "†"])
 
 
 NOISE = {("w", "adam", f"k{i}", "cold"): math.exp(v) for i, v in enumerate((-0.02, 0.01, 0.0, 0.04))}
