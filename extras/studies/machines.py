@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: MIT
 """Recorded machines side by side on the standard workloads: the time of the fastest kernel, the speed-up of
-one kernel over another, and its share of the roof. Makes a table for a page, and a picture."""
+one kernel over another, and its share of the roof, or on a GPU of the random-row ceiling. Makes a table for a page,
+and a picture."""
 import os
 from collections import Counter, namedtuple
+from textwrap import fill
 
 from identity import of_gpu
 from paper import GREY, PAGE, compose, log_axis, marks, panels, range_of, save, set_up, striped
@@ -15,9 +17,10 @@ NAME = "machines"
 COLOURS = ("#332288", "#999933", "#dd6677", "#44aa99", "#661100", "#888888", "#aa4499")  # of no kernel
 
 
-# A workload on a machine: the fastest series, time of `below` / time of `kernel`, and the share of the roof that
-# `kernel` reaches; each can be None. A GPU without a measured roof has the ceiling of random rows in its place.
-Cell = namedtuple("Cell", "fastest speed roof")
+# A workload on a machine: the fastest series, time of `below` / time of `kernel`, and the share of its limit that
+# `kernel` reaches; each can be None.
+Cell = namedtuple("Cell", "fastest speed share")
+CEILING = "random-row ceiling"  # the limit of a GPU, which has no roof yet
 
 
 def kernel_on(place, kernel):
@@ -31,9 +34,14 @@ def of_idea(group, kernel):
 
 
 def share_of(series):
-    """The share of the roof, or of the ceiling of random rows on a GPU, which has no roof yet."""
-    instead = series.median("share_rmw") if series.kernel.place == "device" else None
-    return series.median("share_roof") or instead
+    """The share of the roof, or on a GPU of the random-row ceiling."""
+    return series.median("share_rmw" if series.kernel.place == "device" else "share_roof")
+
+
+def limit_of(results):
+    """What the shares of these results are of."""
+    gpus = {of_gpu(r.context) for r in results}
+    return CEILING if gpus == {True} else f"roof (GPU: {CEILING})" if True in gpus else "roof"
 
 
 def cells(result, kernel, below):
@@ -54,7 +62,7 @@ def texts(c, kernel):
     first = c.fastest.kernel
     name = "" if first.name == kernel_on(first.place, kernel) else f" {first.title}"
     return (f"{number(q[1])} ±{100 * spread(q):.0f} %{name}", f"{c.speed:.2f}x" if c.speed else "-",
-            f"{100 * c.roof:.0f} %" if c.roof else "-")
+            f"{100 * c.share:.0f} %" if c.share else "-")
 
 
 def legend(name, result, at):
@@ -71,10 +79,12 @@ def table(results, columns, kernel, below, at):
     idea, other = (k.partition("_")[2] for k in (kernel, below))
     titles = (f"ns per lookup of the fastest kernel, which is *{idea}* where no other is named: median and half the "
               "quartile range.",
-              f"Time of *{other}* over that of *{idea}*.", f"Share of the roof that *{idea}* reaches.")
+              f"Time of *{other}* over that of *{idea}*.",
+              f"Share of the {limit_of(results[name] for name in columns)} that *{idea}* reaches.")
     lines = []
     for i, title in enumerate(titles):
-        lines += [title, "", *markdown_table(("workload", *columns), [
+        heads = [name + f", {CEILING}" * (i == 2 and of_gpu(results[name].context)) for name in columns]
+        lines += [title, "", *markdown_table(("workload", *heads), [
             (w, *(texts(own.get(w), kernel)[i] for own in columns.values())) for w in workloads(columns)]), ""]
     return [*lines, f"*{idea}* and *{other}* are `{kernel}` and `{below}`, on a GPU "
             f"`{kernel_on('device', kernel)}` and `{kernel_on('device', below)}`. Cold caches; time is the machine's, so "
@@ -97,9 +107,10 @@ def workloads(columns):
 def picture(columns, kernel, below, results):
     """Three panels; a row for each workload, a mark for each machine. results: {name: result} of the columns."""
     idea, other = (k.partition("_")[2] for k in (kernel, below))
+    limit = limit_of(results[name] for name in columns)
     panels_of = {"ns per lookup of the fastest kernel": lambda c: c.fastest and c.fastest.quartiles("ns_per_lookup"),
                  f"time of {other} over {idea}": lambda c: c.speed and (c.speed,) * 3,
-                 f"% of the roof, {idea}": lambda c: c.roof and (100 * c.roof,) * 3}
+                 f"{idea}: % of the {limit}": lambda c: c.share and (100 * c.share,) * 3}
     rows, drawn = workloads(columns), {title: [1.0] for title in panels_of}
     figure, axes = panels(PAGE, 3, (1, 3), 0.45 + max(0.25, 0.09 * len(columns)) * len(rows), sharey=True)
     for ax, (title, quartiles_of) in zip(axes, panels_of.items()):
@@ -109,7 +120,7 @@ def picture(columns, kernel, below, results):
             points = [(y + shift, q) for y, w in enumerate(rows) if w in own and (q := quartiles_of(own[w]))]
             drawn[title] += marks(ax, points, True, ls="none", color=COLOURS[i % len(COLOURS)], label=name,
                                   marker=MARKERS[i % len(MARKERS)][1])
-        ax.set(xlabel=title, xlim=(0, 1.1 * max(drawn[title])))
+        ax.set(xlabel=fill(title, 36, break_on_hyphens=False), xlim=(0, 1.1 * max(drawn[title])))
         ax.locator_params(axis="x", nbins=4)
     log_axis(axes[0].xaxis, *range_of(drawn["ns per lookup of the fastest kernel"][1:]), room=4)
     axes[1].axvline(1, color=GREY, lw=0.9)

@@ -58,7 +58,7 @@ def of_record(recorded, at):
     if reached and (at or not recorded.gpu):
         roof = f"[roof]({os.path.relpath('docs/method.md', at)}#traffic-model-and-roof) of the step"
         lines.append(f"* **Distance from the machine.** `{kernel}` reaches {ends(reached, percent)} of the "
-                     f"{'ceiling of random rows' if recorded.gpu else roof}."
+                     f"{machines.CEILING if recorded.gpu else roof}."
                      + "".join(f" On `{w}` the ceiling is too low to say." for w in shares if w not in reached))
     planned = {g.workload: 1 - s.ns / g.of(kernel).ns for g in groups if (s := g.of(f"{kernel}_planned"))}
     if recorded.gpu and planned and at:

@@ -98,14 +98,22 @@ def test_the_page_is_whole_and_reads_nothing_else(folder):
 
 
 def test_a_result_of_a_gpu_is_named_by_it(folder):
+    """It has no threads of a CPU; its reference and its limit have their own names."""
     first, other = two_machines(folder)
     data = sweep()
     for kernel in make_results.KERNELS:
         on_device(data, kernel)
     for r in data["benchmarks"]:
         r["plan_ms"] = 0  # a kernel that is planned ahead never wins
+    data["context"]["emb_var_PLACE"] = "device"
     _, text = written(folder, save(data, folder, os.path.basename(first)), other)
     equal([len(re.findall(rf'<td class="wide">{name}</td>', text)) for name in ("Synthetic GPU", "Other CPU")], [12, 12])
+    for name, there in (("Synthetic GPU", False), ("Other CPU", True)):
+        rows = re.findall(rf"<td [^>]*>{name}</td>(.*?)</tr>", text, re.S)
+        cells = [re.sub(r"<[^>]*>", "", cell).strip() for row in rows for cell in row.split("</td>")]
+        equal((name, "2" in cells), (name, there))
+    heads = re.findall(r'<th scope="col"[^>]*>([^<]*)</th>', text)
+    assert {"over cuda_sort or cpu_sort", "of the roof (GPU: random-row ceiling)"} <= {*heads}, heads
 
 
 def test_what_is_missing_is_named(folder):

@@ -11,6 +11,7 @@ from dataclasses import replace
 import machines
 from drawings.choose import type_text
 from drawings.maps import lead_text
+from identity import of_gpu
 from paper import short
 from results import LADDER, spread
 from style import colour, number
@@ -77,6 +78,12 @@ def percent(part, whole=1):
     return f"{100 * part / whole:.1f}" if part is not None and whole else "-"
 
 
+def threads_of(group):
+    """The threads of the CPU; None if the fastest kernel is one of a GPU."""
+    best = group.best()
+    return None if best and best.kernel.place == "device" else group.median("threads", "host")
+
+
 def row(source, group):
     """The cells of a line of the headline table."""
     best, second = [*sorted(group.lazy(), key=lambda s: s.ns), None, None][:2]
@@ -84,7 +91,7 @@ def row(source, group):
     return Row((source.machine, group.workload, group.rule, group.mode, best.kernel.title if best else "-",
                 number(best and best.ns), lead_text(group), percent(of("share_roof")) + (best.over() if best else ""),
                 second.kernel.title if second else "-", percent(spread(best.quartiles("ns_per_lookup")) if best else None),
-                number(best and best.at_median("traffic_gbs")), number(of("scratch_mib")), Count(group.median("threads")),
+                number(best and best.at_median("traffic_gbs")), number(of("scratch_mib")), Count(threads_of(group)),
                 Count(group.median("lookups")), percent(group.median("distinct"), group.median("lookups")), source.name),
                caution(source, group))
 
@@ -99,7 +106,10 @@ def side_by_side(machines_, kernel, below):
         return None
     columns = {name: {w: c for w, c in own.items() if w in shared} for name, own in columns.items()}
     cautions = {(name, g.workload): caution(s, g) for name, s in firsts.items() for g in reversed(s.result.groups("cold"))}
-    heads = ("machine", "workload", "ns/lookup", f"over {below}", "of the roof")
+    results = [firsts[name].result for name in columns]
+    references = [machines.kernel_on("device" if of_gpu(r.context) else "host", below) for r in results]
+    heads = ("machine", "workload", "ns/lookup", f"over {' or '.join(dict.fromkeys(references))}",
+             f"of the {machines.limit_of(results)}")
     return columns, Table("machines-beside", heads, [Row((name, w, *machines.texts(own[w], kernel)), cautions[name, w])
                                                      for w in shared for name, own in columns.items() if w in own])
 
@@ -118,8 +128,8 @@ def point(source, group):
     per_bag = bags and float(f"{lookups / bags:.3g}")
     return Row((source.machine, "-", Count(rows), f"{dim:g}", f"{alpha:g}", Count(lookups), best.kernel.title,
                 number(best.ns), lead_text(group), group.workload, group.rule, type_text(group.types),
-                f"{group.median('threads') or 0:g}",
-                *map(Count, (per_bag, group.median("tables"))), source.name), caution(source, group))
+                short(threads_of(group)), *map(Count, (per_bag, group.median("tables"))), source.name),
+               caution(source, group))
 
 
 def points(machines_):

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import pages
 from drawings.studies import study_of
-from identity import other_machine, same_machine
+from identity import of_gpu, other_machine, same_machine
 from points import STUDIES
 from program import ResultError
 from recorded import RESULTS, in_folder, make_command
@@ -98,12 +98,18 @@ def shown_mode(result, mode):
     return mode if mode in modes else modes[0]
 
 
+def one_machine(context, other):
+    """Whether two results are of one machine. A result of a GPU alone shares no fact with one of a CPU."""
+    return not other_machine(context, other) and (of_gpu(context) == of_gpu(other) or
+                                                  context.get("emb_gpu") == other.get("emb_gpu"))
+
+
 def of_files(paths, mode):
     """The machines of single files. Those with one name get the name of a file, too."""
     machines = []
     for path, name in zip(paths, short_names(paths)):
         result = load(path)
-        own = [m for m in machines if not any(other_machine(s.result.context, result.context) for s in m.sources)]
+        own = [m for m in machines if all(one_machine(s.result.context, result.context) for s in m.sources)]
         if len(own) != 1:  # one that could be of several is of none of them
             own = [Machine(str(result.context.get("emb_gpu") or result.context.get("emb_cpu") or "unknown machine"))]
             machines += own
