@@ -8,7 +8,7 @@ from textwrap import fill
 
 from identity import of_gpu
 from paper import GREY, PAGE, compose, log_axis, marks, panels, range_of, save, set_up, striped
-from recorded import disturbed
+from recorded import disturbed, older
 from results import spread
 from section import update
 from style import MARKERS, markdown_table, number, wrap
@@ -68,10 +68,10 @@ def texts(c, kernel):
 def legend(name, result, at):
     """The line about a machine below the table; its folder is in `at`."""
     (some, every), c = disturbed(result), result.context
-    warning = "".join(f"; **{line}**" for line in (result.caution(), result.cut_short()) if line)
-    roof = "; its share is that of the ceiling of random rows" * of_gpu(c)
+    warnings = older({"standard": result}), result.caution(), result.cut_short()
+    warning = "".join(f"; **{line}**" for line in warnings if line)
     return (f"- [{name}]({at}/{name}): {result.machine()}; {str(c.get('emb_date', '?'))[:10]}, "
-            f"commit {str(c.get('emb_commit', '?'))[:12]}; {some} of {every} samples disturbed{roof}{warning}.")
+            f"commit {str(c.get('emb_commit', '?'))[:12]}; {some} of {every} samples disturbed{warning}.")
 
 
 def table(results, columns, kernel, below, at):

@@ -31,8 +31,8 @@ from identity import gpu, of_gpu
 from plots import KINDS, draw_all
 from points import STUDIES, report
 from program import Arguments, ResultError, write_whole
-from recorded import (NOISY, RESULTS, STORED, disturbed, in_folder, make_command, read_word, same_point_lines,
-                      share)
+from recorded import (NOISY, RESULTS, STORED, disturbed, in_folder, make_command, older, read_word,
+                      same_point_lines, share)
 from section import update
 from style import markdown_table
 from table import markdown, overview
@@ -56,7 +56,7 @@ ACROSS = {"roof": "rules-", "winners": "winners-", "types": "types"}  # figures 
 MODES = {"iteration": "iteration"}  # of a result, if not cold
 # The rule that all peers have, and the figure that shows a result with peers.
 PEERS = {"peers": "time-adagrad", "iteration": "stages-adagrad"}
-FRONT = ("says", "traces", "ladder", "sweep", "scaling", "peers", "peers-1-thread", "iteration",
+FRONT = ("says", "standard", "traces", "ladder", "sweep", "scaling", "peers", "peers-1-thread", "iteration",
          "crossover")
 
 
@@ -68,6 +68,10 @@ class Recorded:
 
     def path(self, file):
         return os.path.join(self.folder, file)
+
+    def of_today(self):
+        """Whether it has times of the host kernels of today."""
+        return not self.gpu and "standard" in self.results and not older({"standard": self.results["standard"]})
 
     def section(self, name, page, front=False, note=()):
         """Fills a section of a page, if need be with the note that its result is missing; after `note`."""
@@ -139,6 +143,8 @@ def text(recorded, pictures):
         out += [read_word(notes), ""]
     if recorded.gpu and "standard" in results:
         out += [*sentences.of_record(recorded, recorded.folder), ""]
+    if older(results):
+        out += [f"**{older(results)}**", ""]
     missing = [f"`{n}`" for n in RESULTS if n not in results]
     others = [os.path.basename(p) for p in sorted(glob.glob(recorded.path("*" + STORED)))]
     others = [f"`{n}`" for n in others if n.removesuffix(STORED) not in results]
@@ -257,8 +263,11 @@ def page_of(section, paths):
 
 def front(leading_of, recorded, *kernels):
     """Fills the tables of pages, {path: its leading machine}: from the record of that machine, or of another one if it
-    lacks the record. Also fills the table of all machines."""
+    lacks the record. Also fills the table of all machines. The page with the sentences is led by a record of the
+    kernels of today if there is one."""
     paths = list(leading_of)
+    first = page_of("says", paths)
+    leading_of[first] = next((r for r in (leading_of[first], *recorded) if r.of_today()), leading_of[first])
     for path, leading in leading_of.items():
         lead(path, leading)
     for name in FRONT:
@@ -266,6 +275,8 @@ def front(leading_of, recorded, *kernels):
         leading = leading_of[page]
         own = next((r for r in (leading, *recorded) if name in r.results), leading)
         note = [f"**Recorded on {own.name}:**", ""] if own.name != leading.name else []
+        line = older({name: own.results[name]}) if name in own.results else ""
+        note += [f"**{line}**", ""] if line else []
         own.section(name, page, front=True, note=note)
     machines.publish(recorded, page_of(machines.NAME, paths), *kernels)
 

@@ -31,7 +31,7 @@ from merge import read
 from parts import write
 from program import Arguments, ResultError
 from record_step import Skipped, run, traces
-from recorded import NOISY, RESULTS, STEPS, USUAL, code, disturbed, machine, make_command, share, stored
+from recorded import NOISY, RESULTS, STEPS, USUAL, code, disturbed, kernels, machine, make_command, share, stored
 from results import load
 
 
@@ -100,9 +100,8 @@ class Recorder:
         if status not in (0, 2) or len(left) < len(paths):  # 2: the file names a wrong result
             raise ResultError(f"{reason or f'make {step.target} ended with status {status}'} (log: {log})")
         command = make_command(step, variables).replace(os.path.join(self.args.work, "traces"), "TRACES")
-        facts = {"emb_record_code": code(step), "emb_record_machine": self.machine,
-                 "emb_record_command": command, "emb_record_seconds": f"{seconds:.0f}",
-                 "emb_record_waited": waited}
+        facts = {"emb_record_code": code(step), "emb_record_kernels": kernels(), "emb_record_machine": self.machine,
+                 "emb_record_command": command, "emb_record_seconds": f"{seconds:.0f}", "emb_record_waited": waited}
         return paths, facts
 
     def keep(self, step, paths, facts):

@@ -11,6 +11,7 @@ from collections import namedtuple
 from dataclasses import dataclass
 from pathlib import Path
 
+from identity import of_gpu
 from program import ResultError, cpu_model, fact
 from results import load, quartiles
 from style import markdown_table, number
@@ -144,14 +145,40 @@ def without_comments(name, text):
     return "\n".join(line.rstrip() for line in text.splitlines() if line.strip())
 
 
-def code(step):
-    """A hash of everything that a step measures: names, and text without comments. A commit would change with
-    every page. Older records have a hash with comments, which no code of today has."""
-    digest = hashlib.sha256()
-    for path in files_of((*MEASURED, *step.code)):
+def digest(paths):
+    """A hash of files: names, and text without comments."""
+    whole = hashlib.sha256()
+    for path in paths:
         name, text = os.path.relpath(path, ROOT), path.read_text(encoding="utf-8", errors="replace")
-        digest.update(f"{name}\0{without_comments(name, text)}\0".encode())
-    return digest.hexdigest()[:16]
+        whole.update(f"{name}\0{without_comments(name, text)}\0".encode())
+    return whole.hexdigest()[:16]
+
+
+def code(step):
+    """A hash of everything that a step measures. A commit would change with every page. Older records have a hash with
+    comments, which no code of today has."""
+    return digest(files_of((*MEASURED, *step.code)))
+
+
+def kernels():
+    """A hash of the host kernels and the update rules alone, which what is around them does not change."""
+    return digest(p for p in files_of(("rules", "kernels")) if p.suffix in (".c", ".h") and p.parent.name != "device")
+
+
+def older(results):
+    """A line about those of {name: result} that were recorded with other host kernels than today's; '' if none was.
+    Without a hash of the kernels, the hash of everything counts. A GPU has a line of its own: see sentences.ran()."""
+    old = {}
+    for name, result in results.items():
+        c = result.context
+        today = c.get("emb_record_kernels") == kernels() or c.get("emb_record_code") == code(RESULTS[name])
+        if not today and not of_gpu(c):
+            old[name] = str(c.get("emb_date", "?"))[:10]
+    if not old:
+        return ""
+    names = f"`{'`, `'.join(old)}`: " * (len(old) < len(results))
+    dates = " to ".join(dict.fromkeys((min(old.values()), max(old.values()))))
+    return f"{names}recorded with kernels of {dates}; newer ones exist"
 
 
 def make_command(step, variables):

@@ -12,7 +12,7 @@ import machines
 import results
 from identity import gpu_text
 from program import ResultError, fact
-from recorded import ROOT, STORED
+from recorded import ROOT, STORED, older
 from section import update
 from style import markdown_table, number
 
@@ -63,7 +63,7 @@ def of_record(recorded, at):
     planned = {g.workload: 1 - s.ns / g.of(kernel).ns for g in groups if (s := g.of(f"{kernel}_planned"))}
     if recorded.gpu and planned and at:
         lines.append(f"* **Index.** It takes {ends(planned, percent)} of the step, by `{kernel}_planned`.")
-    doubt = result.doubt(groups)
+    doubt = "; ".join(filter(None, (older({"standard": result}), result.doubt(groups))))
     return [*([f"**{doubt}**", ""] if doubt else []), *(ran([recorded], at) if recorded.gpu else []), *lines]
 
 

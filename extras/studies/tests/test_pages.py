@@ -58,6 +58,35 @@ def test_a_run_that_was_cut_short_says_so(folder):
     assert "1 of the 1 files were cut short, or have rows" in text.replace("\n", " "), text
 
 
+def test_a_record_of_older_kernels_says_so(folder):
+    """On its page, beside other machines and in the sentences; the front page is led by a record of today's."""
+    facts = {"old": {}, "today": {"emb_record_kernels": recorded.kernels()},
+             "same": {"emb_record_code": recorded.code(recorded.RESULTS["standard"])}}
+    records = {}
+    for name, context in facts.items():
+        os.mkdir(os.path.join(folder, name))
+        result_of(os.path.join(folder, name), "standard", [("zipf", "cpu_fused", 10.0, "f", 2, "cold")], **context)
+        records[name] = pages.Recorded(os.path.join(folder, name), "cpu_fused", "cpu_sort")
+    said, line = {}, "recorded with kernels of 2024-01-02; newer ones exist"
+    for name, record in records.items():
+        result = record.results["standard"]
+        said[name] = ["\n".join(pages.text(record, {})), machines.legend("m", result, ".."),
+                      "\n".join(sentences.of_record(record, ""))]
+        equal((name, [line in text for text in said[name]]), (name, [name == "old"] * 3))
+    equal([r.of_today() for r in records.values()], [False, True, True])
+    both = {"standard": records["today"].results["standard"], "forward": records["old"].results["standard"]}
+    equal(recorded.older(both), f"`forward`: {line}")
+    equal(recorded.older({"standard": gpu_record(folder).results["standard"]}), "")
+    page = tap.script(folder, "front.md", "".join(f"<!-- table {n} -->\n<!-- end {n} -->\n" for n in pages.FRONT))
+    for order, led in (("old today", "today"), ("same today", "same"), ("old", "old")):
+        own = [records[name] for name in order.split()]
+        with mock.patch.object(machines, "publish"):
+            pages.front({page: own[0]}, own)
+        with open(page, encoding="utf-8") as text:
+            shown = text.read()
+        assert f"/{led}/time-sgd-cold.svg" in shown and (line in shown) == (led == "old"), shown
+
+
 # --- GPUs
 GPU = {"emb_gpu": "NVIDIA X1", "emb_gpu_driver": "NVIDIA Open Module  500.1.2  Release", "emb_gpu_cuda_runtime": "13.0",
        "emb_var_PLACE": "device", "emb_date": "2026-01-02T03:04:05Z"}

@@ -16,6 +16,7 @@ import merge
 import program
 import recorded
 import results
+from spoiled import equal
 
 STEPS = [s.name for s in recorded.STEPS]
 
@@ -80,6 +81,7 @@ def test_all_steps_in_their_order_then_nothing(folder):
     s = Setting(folder)
     status, said = s.record()
     assert (status, s.there()) == (0, ["forward", "small-batches", "standard", "standard-1-thread"]), said
+    equal(s.context("forward")["emb_record_kernels"], recorded.kernels())
     s = Setting(os.path.join(folder, "all"))
     status, said = s.record("--steps=all", s.traces(a_x=3))
     assert status == 0, said
