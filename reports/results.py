@@ -57,7 +57,7 @@ class Kernel:
     place: str = "host"
     traits: frozenset = frozenset()
     label: str = ""
-    index: int = 0  # position among the kernels of its operation: decides colour and marker in every figure
+    index: int = 0  # position among the kernels of its operation: decides colour and marker; see same_looks()
     where: str = ""  # " (device)" for a device kernel in a file that has kernels of both places
 
     @property
@@ -401,6 +401,10 @@ def add_not_run(context, entries):
     context |= {f"emb_not_run_{first + i}": " | ".join(entry) for i, entry in enumerate(entries)}
 
 
+def operation_of(family):
+    return family if family in (FORWARD, GRADIENT, WEIGHT_GRAD) else "step"
+
+
 def read_kernels(context):
     kernels, count = {}, Counter()
     for key, text in context.items():
@@ -408,10 +412,28 @@ def read_kernels(context):
             name = key[len("emb_kernel_"):]
             fam, place, traits, label, _ = fields(text, 5)
             traits = frozenset(t.strip() for t in traits.split(",") if t.strip())
-            operation = fam if fam in (FORWARD, GRADIENT, WEIGHT_GRAD) else "step"
+            operation = operation_of(fam)
             kernels[name] = Kernel(name, fam, place, traits, label or name, count[operation])
             count[operation] += 1
     return kernels
+
+
+def same_looks(results):
+    """Gives a kernel one index, and so one colour and marker, in all of these results: the index that it has in the
+    newest of them, or the next one that no other kernel of its operation has. What shares no figure with kernels keeps
+    its own: builds of one kernel (cpu_fused@gcc), and rows of no kernel (latency/65536)."""
+    known = {}
+    kind = lambda k: (operation_of(k.family), k.guest)
+    for result in sorted(results, key=lambda r: str(r.context.get("emb_date", "")), reverse=True):
+        for name, kernel in result.kernels.items():
+            index, taken = kernel.index, {k.index for k in known.values() if kind(k) == kind(kernel)}
+            while index in taken:
+                index += 1
+            if re.fullmatch(r"\w+", name):
+                known.setdefault(name, replace(kernel, index=index))
+            result.kernels[name] = replace(kernel, index=known.get(name, kernel).index)
+        for s in result.series:
+            s.kernel = result.kernels[s.kernel.name]
 
 
 def words(row):

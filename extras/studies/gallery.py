@@ -22,8 +22,8 @@ from figures import draw
 from identity import of_gpu, same_machine, same_work
 from paper import PAGE, set_up
 from program import Arguments, ResultError, write_whole
-from recorded import RESULTS, stored
-from results import Result, load
+from recorded import RESULTS, in_folder
+from results import Result, same_looks
 
 MODES = {"iteration": "iteration"}  # of a result, if not cold
 DPI, COLOURS = 110, 256  # of a small picture
@@ -33,22 +33,14 @@ Source = namedtuple("Source", "names result mode")  # what a figure is drawn fro
 
 # --- the results of a record
 def results_of(folder):
-    """{name: result} of the files that figures are drawn from. A kernel has one colour in all of them."""
-    names = dict.fromkeys(name for d in DRAWINGS for name in d.files)
-    paths = {name: stored(folder, name) for name in names}
-    found = {name: load(path) for name, path in paths.items() if os.path.exists(path)}
+    """{name: result} of a folder."""
+    found = in_folder(folder)
     if not os.path.isdir(folder):
         raise ResultError(f"{folder}: no such folder; RECORD names folders of reports/results")
     if not found:
         raise ResultError(f"{folder}: holds no result; make record NAME={os.path.basename(folder)} measures them")
     for first, other in itertools.combinations(found.values(), 2):
         same_machine(first, other)
-    kernels = {}
-    for result in found.values():
-        for kernel in result.kernels.values():
-            kernels.setdefault(kernel.name, replace(kernel, index=len(kernels)))
-        for s in result.series:
-            s.kernel = kernels[s.kernel.name]
     return found
 
 
@@ -57,8 +49,9 @@ def joined(results):
     for first, other in itertools.combinations(results, 2):
         same_work(first, other)
     context = {k: v for r in reversed(results) for k, v in r.context.items()}
-    return Result(" and ".join(r.path for r in results), context, results[0].kernels,
-                  [n for r in results for n in r.not_run], [s for r in results for s in r.series])
+    kernels = {k: v for r in reversed(results) for k, v in r.kernels.items()}
+    return Result(" and ".join(r.path for r in results), context, kernels, [n for r in results for n in r.not_run],
+                  [replace(s, kernel=kernels[s.kernel.name]) for r in results for s in r.series])
 
 
 def sources(drawing, results):
@@ -175,13 +168,13 @@ def main():
         parser.error("needs OUTDIR, or --page")
     set_up()
     folder = os.path.normpath(args.folder)
-    record, results = os.path.basename(folder), results_of(folder)
+    records = {f: results_of(f) for f in dict.fromkeys((folder, *map(os.path.normpath, args.also)))}
+    same_looks([r for results in records.values() for r in results.values()])
     if args.page:
-        others = [os.path.normpath(f) for f in args.also]
-        write_page(args.page, {folder: results} | {f: results_of(f) for f in others if f != folder})
+        write_page(args.page, records)
         return
     os.makedirs(args.outdir, exist_ok=True)
-    for line in draw_all(results, record, args.outdir):
+    for line in draw_all(records[folder], os.path.basename(folder), args.outdir):
         print(f"not drawn: {line}", file=sys.stderr)
 
 

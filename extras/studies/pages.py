@@ -33,6 +33,7 @@ from points import STUDIES, report
 from program import Arguments, ResultError, write_whole
 from recorded import (NOISY, RESULTS, STORED, disturbed, in_folder, make_command, older, read_word,
                       same_point_lines, share)
+from results import same_looks
 from section import update
 from style import markdown_table
 from table import markdown, overview
@@ -294,12 +295,14 @@ def main():
     args = parser.parse_args()
     if args.front:
         scipy_stats()  # without it, kernels that differ would count as alike
-    machine = lambda folder: Recorded(os.path.normpath(folder), args.kernel, args.below)
+    leading = args.leading or args.folders[:1]
+    known = {f: Recorded(f, args.kernel, args.below) for f in map(os.path.normpath, (*args.folders, *leading))}
+    same_looks([result for r in known.values() for result in r.results.values()])
+    machine = lambda folder: known[os.path.normpath(folder)]
     recorded = [machine(f) for f in args.folders]
     for r in recorded:
         r.page()
     if args.front:
-        leading = args.leading or args.folders[:1]
         if len(leading) not in (1, len(args.front)):
             parser.error(f"{len(args.front)} pages and {len(leading)} leading machines: one, or one for each page")
         machines_of = map(machine, leading * len(args.front))

@@ -141,6 +141,22 @@ def test_no_two_kernels_of_a_picture_look_alike(_):
         assert far(a, b) >= 12 or all(x != y for x, y in zip(shape(a), shape(b))), (a.name, b.name)
 
 
+def test_a_kernel_has_one_look_in_all_results(folder):
+    """Results of two builds: the older one lacks a kernel, and has one that is gone."""
+    files = {}
+    for name, kernels, date in (("old", "cpu_a cpu_gone cpu_z", "2024-01-02"),
+                                ("new", "cpu_a cpu_new cpu_z", "2024-05-06")):
+        rows = [made_results.series("w", k) for k in kernels.split()]
+        files[name] = results.load(made_results.made_up(folder, name, *rows, emb_date=date))
+    before = {k.name: style.colour(k) for k in files["new"].kernels.values()}
+    results.same_looks(list(files.values()))
+    look = lambda kernel: (style.colour(kernel), style.marker(kernel))
+    looks = {name: {s.kernel.name: look(s.kernel) for s in r.series} for name, r in files.items()}
+    equal({k: c for k, (c, _) in looks["new"].items()}, before)  # as in figures of the new result alone
+    equal([looks["old"][k] for k in ("cpu_a", "cpu_z")], [looks["new"][k] for k in ("cpu_a", "cpu_z")])
+    equal(len(set((looks["old"] | looks["new"]).values())), 4)
+
+
 def test_points_that_are_not_to_be_quoted_are_hollow(folder):
     """Marks of other operations stand beside them, in a figure of dots and in one of points."""
     rows = [made_results.series(w, k, ns, "adam", scratch_mib=1) for w, ns in (("v", [10, 20, 30, 40, 50]), ("w", 10.0))

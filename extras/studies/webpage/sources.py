@@ -10,7 +10,7 @@ from identity import of_gpu, other_machine, same_machine
 from points import STUDIES
 from program import ResultError
 from recorded import RESULTS, in_folder, make_command
-from results import Result, load
+from results import Result, load, same_looks
 
 VARIABLES = ("SPEC", "TRACE", "ALPHA", "DIMS", "ROWS", "BATCH", "POOLING", "RULE", "FILTER", "MODES", "PLACE",
              "SEED", "THREADS", "REPS", "RING")  # of make bench
@@ -146,6 +146,7 @@ def read(paths, folders, mode):
         for source in machine.sources:
             source.machine = machine.name
     every = [s for m in machines for s in m.sources]
+    same_looks([s.result for s in every])
     for i, source in enumerate(every, 1):
         source.id = f"file-{i}"
     return machines
