@@ -34,9 +34,9 @@
 #|                that would end later; REPS= THREADS= SEED= SECONDS= for all steps. Status 1 usage, another
 #|                machine's folder, interrupted; 2 a wrong result, which is kept; 3 a step is missing
 #| make claims    what is often said about fused optimizers, with verdicts from the records: extras/studies/study/claims.md
-#| make readme    write the pages of all recorded machines, the front page with the figure of FRONT=,
-#|                extras/studies/study/results.md with tables of RECORDED=, what a GPU has run, the claims, the table of
-#|                ARTIFACT.md and the sums of records and pictures
+#| make readme    write the pages of all recorded machines, the front page with the figure of FRONT= (of another record
+#|                if only that has the kernels of today), extras/studies/study/results.md with tables of RECORDED=, what
+#|                a GPU has run, the claims, the table of ARTIFACT.md and the sums of records and pictures
 #| make reproduce every figure and table of the pages again from the records, in OUT/reproduce/pages, compared with them;
 #|                prints each with the command, time, memory and disk of a new run. Status 3: a page is older than its
 #|                record, or a page, a record or a picture was edited by hand (reports/results/SHA256SUMS has their sums)

@@ -50,7 +50,8 @@ def an_edit_by_hand_is_found(folder, new):
     """Of one digit on a page of each kind; new: the pages as the records are."""
     ours = os.path.join(folder, "edited")
     reproduce.copy(ROOT, ours)
-    for file, after in [*KINDS.items(), ("README.md", "<!-- table says-h200 -->")]:
+    more = [("README.md", f"<!-- table {name} -->") for name in ("says-h200", "standard")]
+    for file, after in [*KINDS.items(), *more]:
         text = read(ours, file)
         found = re.compile(r"\d").search(text, text.index(after) + len(after))
         put(ours, file, f"{text[:found.start()]}{9 - int(found[0])}{text[found.end():]}")
