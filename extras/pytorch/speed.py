@@ -5,7 +5,8 @@
     speed.py [--threads 1 2] [--batches 256 4096 65536] [--rows 1000000] [--dim 64] [--length 20]
 
 forward: a lookup that keeps what backward() needs. step: backward() from the gradient of the output, whose end is the
-fused step. C call: embfuse_step() on the same ids through ctypes. Medians of as many rounds as fit into --seconds.
+fused step. C call: embfuse_step() on the same ids through ctypes. empty: backward() of a clone, which is what PyTorch
+takes for any pass; more: what the step takes beyond both. Medians of as many rounds as fit into --seconds.
 """
 import argparse
 import os
@@ -42,8 +43,10 @@ def sides(args, threads, batch):
         begin = time.perf_counter()
         result = function(*given)
         return time.perf_counter() - begin, result
+    leaf = torch.zeros(batch, args.dim, requires_grad=True)
     return {"forward, torch": lambda: timed(theirs, ids, offsets)[0], "forward": lambda: timed(ours, ids, offsets)[0],
-            "step": lambda: timed(ours(ids, offsets).backward, grad)[0], "step, C call": lambda: timed(model.step, called, grad)[0]}
+            "step": lambda: timed(ours(ids, offsets).backward, grad)[0], "step, C call": lambda: timed(model.step, called, grad)[0],
+            "empty": lambda: timed(leaf.clone().backward, grad)[0]}
 
 
 def main():
@@ -56,7 +59,7 @@ def main():
     parser.add_argument("--seconds", type=float, default=4)
     args = parser.parse_args()
     print(f"{args.rows} rows of {args.dim}, {args.length} lookups per bag, rowwise_adagrad; torch {torch.__version__}; medians in us\n")
-    print("| threads | batch | forward, torch | forward | ratio | step, C call | step | more |\n|" + " ---: |" * 8)
+    print("| threads | batch | forward, torch | forward | ratio | step, C call | empty | step | more |\n|" + " ---: |" * 9)
     for threads in args.threads:
         torch.set_num_threads(threads)
         for batch in args.batches:
@@ -67,9 +70,9 @@ def main():
             while time.perf_counter() < end or len(times["step"]) < 5:
                 for name, function in functions.items():
                     times[name].append(function())
-            plain, forward, step, call = (1e6 * statistics.median(times[n]) for n in functions)
-            print(f"| {threads} | {batch} | {plain:.0f} | {forward:.0f} | {forward / plain:.2f} | {call:.0f} | {step:.0f} | "
-                  f"{step - call:+.0f} |", flush=True)
+            plain, forward, step, call, empty = (1e6 * statistics.median(times[n]) for n in functions)
+            print(f"| {threads} | {batch} | {plain:.0f} | {forward:.0f} | {forward / plain:.2f} | {call:.0f} | {empty:.0f} | "
+                  f"{step:.0f} | {step - call - empty:+.0f} |", flush=True)
 
 
 if __name__ == "__main__":
