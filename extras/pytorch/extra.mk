@@ -12,7 +12,7 @@ torch_site   := $(B)/pytorch/site
 torch_ops    := $(torch_site)/embfuse/ops.so
 
 # The wheel has a libembfuse of its own, which setup.py makes from the same sources as this one.
-$(torch_ops): $(shared) $(wildcard extras/pytorch/*.cpp extras/pytorch/setup.py extras/pytorch/pyproject.toml extras/pytorch/src/embfuse/*.py)
+$(torch_ops): $(shared) $(wildcard extras/pytorch/*.cpp extras/pytorch/*.h extras/pytorch/setup.py extras/pytorch/pyproject.toml extras/pytorch/src/embfuse/*.py)
 	@rm -rf $(torch_site)
 	$(call quiet,PIP)$(torch_python) -m pip install --quiet --no-build-isolation --no-deps --no-index --root-user-action=ignore \
 	    --target $(torch_site) ./extras/pytorch
