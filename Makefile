@@ -25,7 +25,8 @@
 #|   MODES=          cold, warm, iteration (forward, plan and step as one); cold warm otherwise
 #|   PLACE=          host, device, or all (without a device: host)
 #|   SEED= THREADS= REPS= RING= OUT=build/results   RING: batches that the samples cycle through
-#|   SECONDS=60 PRECISION=3   more samples, until ratios are known within 3 % or each workload and rule has taken 60 s
+#|   VISITS=5        times that each workload is made anew and has its share of the samples
+#|   SECONDS=600 PRECISION=3   more visits, until ratios are known within 3 %; none begins after 600 s
 #| How to build: CC=clang, NATIVE=0 (portable), SANITIZE=address,undefined or thread, DEBUG=-g, NVCC= (without CUDA),
 #|   CUDA_ARCHS="80 90 100", DEPS=dir (libraries in dir/include and dir/lib: without apt, or without root)
 #| Exit status: 0 fine, 1 usage or environment, 2 a wrong result or a crash; docs/usage.md has all of it
@@ -361,7 +362,7 @@ queue      = $(call given,QUEUE)
 bench:
 	$(call require,bench)
 	@$(MAKE) --no-print-directory $(any_bench)
-	@$(any_bench) $(options) $(call given,SECONDS PRECISION) $(queue); status=$$?; \
+	@$(any_bench) $(options) $(call given,VISITS SECONDS PRECISION) $(queue); status=$$?; \
 	 case $$status in 0 | 2) ;; *) exit $$status ;; esac; \
 	 $(report_table) && $(report_plots) && exit $$status
 

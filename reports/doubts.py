@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """What every report of a result says of its reliability: by what the run was cut short, and how many rows are not to be
 quoted. A row may be quoted if the ratio that it states is precise (Group.quotable)."""
-from verdict import FEWEST
+from verdict import FEWEST, FEWEST_VISITS, few
 
 
 class Doubts:
@@ -16,9 +16,10 @@ class Doubts:
         """One line about the rows of these groups, or of all, that are not to be quoted; '' if there are none."""
         rows = self.rows(groups)
         unsure = [s for s, quotable in rows if quotable is False]
-        few = f", or of fewer than {FEWEST} samples" * any(len(s.samples) < FEWEST for s in unsure)
+        least = f", or of fewer than {FEWEST} samples or {FEWEST_VISITS} visits" * any(few(s.beside()[0]) for s in unsure)
+        one = "; all were measured at one time, and another run may differ by more" * all(len(s.visits()) < 2 for s, _ in rows)
         return (f"{len(unsure)} of {len(rows)} rows are not to be quoted: uncertain by more than "
-                f"{100 * self.precision:g} %{few}") if unsure else ""
+                f"{100 * self.precision:g} %{least}{one}") if unsure else ""
 
     def cut_short(self):
         """One line that says what cut the run short, a signal or a crash, and how many samples there are; or ''."""

@@ -153,6 +153,20 @@ class Series:
         """The number of disturbed samples."""
         return round(sum(self.values("disturbed")))
 
+    def visits(self):
+        """{visit: ns per lookup of its samples}; all of one in results that know no visits."""
+        found = {}
+        for s in self.samples:
+            if s.get("ns_per_lookup") is not None:
+                found.setdefault(s.get("visit") or 0, []).append(s.get("ns_per_lookup"))
+        return found
+
+    def beside(self, reference=None):
+        """The two arguments of interval() and precise(), of the visits that both series have."""
+        own, over = self.visits(), reference.visits() if reference else {}
+        both = [v for v in sorted(own) if v in over or not reference]
+        return tuple(tuple(own[v]) for v in both), tuple(tuple(over[v]) for v in both if reference)
+
     def values(self, key):
         return [v for v in (s.get(key) for s in self.samples) if v is not None]
 
@@ -219,8 +233,8 @@ class Group:
 
     def quotable(self, series):
         """Whether the time of a series over the best one's is precise, or of the best one alone; None: not known."""
-        best, times = self.best(), lambda s: s.values("ns_per_lookup")
-        return precise(times(series), times(best) if best and series is not best else [], self.precision)
+        best = self.best()
+        return precise(*series.beside(None if series is best else best), self.precision)
 
     def mark(self, series):
         """The marks of a series in a table of this group."""

@@ -14,6 +14,7 @@ STAR_LEVEL = 0.05   # for kernels of one run: at 0.01, one bad sample of 7 can h
 MIN_EFFECT = 0.05   # smaller changes of a median do not count
 PRECISION = 0.03    # a row may be quoted if the interval of its ratio is within this
 FEWEST = 5          # samples on each side, for a verdict
+FEWEST_VISITS = 3   # for a row that may be quoted, if its samples are of several
 EXACT_UP_TO = 60    # samples of both sides together
 RESAMPLES, CONFIDENCE = 4999, 0.95
 
@@ -64,23 +65,35 @@ def ratio_of_medians(a, b, axis=-1):
 
 @functools.cache
 def interval(times, reference):
-    """(low, high) of the ratio of two medians over that ratio; without a reference, of a median over itself."""
-    middle = statistics.median(times)
-    if not reference:
-        return bootstrap(lambda a, axis: ratio_of_medians([middle], a, axis), times)
-    ratio = middle / statistics.median(reference)
-    return tuple(end / ratio for end in bootstrap(ratio_of_medians, reference, times))
+    """(ratio, low, high) of a row: its times over those of the reference, or without one its times alone. Both are tuples
+    of the samples of each visit, of the same visits. By Student's t of the logarithms of the visits' ratios of medians;
+    with one visit, a bootstrap of that ratio."""
+    if len(times) == 1:
+        own, over = times[0], reference[0] if reference else (1.0,)
+        ends = (bootstrap(ratio_of_medians, over, own) if reference else
+                bootstrap(lambda a, axis: ratio_of_medians(over, a, axis), own))
+        return statistics.median(own) / statistics.median(over), *ends
+    over = map(statistics.median, reference) if reference else [1.0] * len(times)
+    logs = [math.log(statistics.median(own) / one) for own, one in zip(times, over)]
+    t = scipy_stats().t.ppf((1 + CONFIDENCE) / 2, len(logs) - 1)
+    middle, half = statistics.fmean(logs), float(t) * statistics.stdev(logs) / math.sqrt(len(logs))
+    return tuple(map(math.exp, (middle, middle - half, middle + half)))
+
+
+def few(visits):
+    """Whether samples, as in interval(), are too few for a row that may be quoted."""
+    return sum(map(len, visits)) < FEWEST or 1 < len(visits) < FEWEST_VISITS
 
 
 def precise(times, reference, precision=PRECISION):
-    """Whether the ratio of two medians, or without a reference one median, may be quoted; None without SciPy."""
-    if len(times) < FEWEST or reference and len(reference) < FEWEST:
+    """Whether a row, as in interval(), may be quoted; None without SciPy."""
+    if few(times) or reference and few(reference):
         return False
     try:
-        low, high = interval(tuple(times), tuple(reference))
+        ratio, low, high = interval(times, reference)
     except ResultError:
         return None
-    return 1 - precision <= low and high <= 1 + precision
+    return (1 - precision) * ratio <= low and high <= (1 + precision) * ratio
 
 
 def mann_whitney(a, b):

@@ -85,7 +85,7 @@ bench-against:
 noise:
 	$(call require,against)
 	@$(MAKE) --no-print-directory $(B)/bench $(B)/embfuse
-	@$(PYTHON) extras/studies/noise.py $(beside_itself) $(selection) $(call given,COMPARISONS PAIRS SECONDS PRECISION) \
+	@$(PYTHON) extras/studies/noise.py $(beside_itself) $(selection) $(call given,COMPARISONS PAIRS VISITS SECONDS PRECISION) \
 	     --out=$(call quoted,$(OUT)/noise)
 
 # Without REVS the folder is only read.

@@ -9,7 +9,6 @@ says how often two runs of a pair agree on the rows that may be quoted. Exit sta
 2 a wrong result.
 """
 import os
-import statistics
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "reports"))
@@ -96,10 +95,7 @@ def report(noise, outdir):
 # --- pairs of whole runs
 def quoted(group, series, best):
     """(what a row says, its interval): its time over that of this kernel; of the kernel itself, its time."""
-    over = [] if series.kernel.name == best else group.of(best).values("ns_per_lookup")
-    times = series.values("ns_per_lookup")
-    ratio = statistics.median(times) / (statistics.median(over) if over else 1)
-    return ratio, *(ratio * end for end in interval(tuple(times), tuple(over)))
+    return interval(*series.beside(None if series.kernel.name == best else group.of(best)))
 
 
 def compared(first, second):
@@ -128,7 +124,7 @@ def agreement(pairs):
 
 def whole_runs(args):
     """Measures pairs of runs with the options of bench, into folders of OUT; returns the results."""
-    given = [f"--{o}={getattr(args, o)}" for o in (*turns.OPTIONS, "seconds") if getattr(args, o)]
+    given = [f"--{o}={getattr(args, o)}" for o in (*turns.OPTIONS, "visits", "seconds") if getattr(args, o)]
     if args.seconds:
         given.append(f"--precision={100 * args.precision:g}")
     pairs = []
@@ -148,6 +144,7 @@ def main():
     parser.add_argument("--embfuse", metavar="PROGRAM")
     parser.add_argument("--comparisons", type=int, default=2, help="of REPS samples each (2)")
     parser.add_argument("--pairs", type=int, default=0, help="of whole runs, instead of comparisons")
+    parser.add_argument("--visits", default="", help="of pairs: as in bench")
     parser.add_argument("--seconds", default="", help="of pairs: as in bench")
     add_precision(parser)
     turns.add_arguments(parser, "noise")

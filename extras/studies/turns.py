@@ -110,7 +110,7 @@ def options_of(args, build):
 
 def gather(into, data, round_, count):
     """Adds the rows of a round to a result, and what its context says of samples and kernels."""
-    rows = [r | {"repetitions": count, "repetition_index": round_} for r in data["benchmarks"]]
+    rows = [r | {"repetitions": count, "repetition_index": round_, "visit": round_} for r in data["benchmarks"]]
     if not into:
         into |= {"context": {k: v for k, v in data["context"].items() if k not in OF_ONE_RUN}, "benchmarks": rows}
         return

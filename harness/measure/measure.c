@@ -205,12 +205,13 @@ int measure_admit(struct measure *m, const struct kernel *k, enum cache_mode mod
     struct place_scratch scratch = {0};
     struct step_parts parts = {0};
     size_t resident = m->at[k->place].scratch.bytes;
-    memset(use, 0, sizeof *use);
     struct place *p = place_of(m, k);
+    if (use) memset(use, 0, sizeof *use);
     if (!p) return fail(err, "%s: its place is not open", k->name);
     int status = mode == MODE_ITERATION ? open_forward(m, k, err) : 0;
     if (status == 0) status = scratch_for(m, k, &scratch, err);
-    if (status == 0) {
+    if (status == 0 && !use) status = p->ops->scratch_fill(p, &scratch, POISON, err);
+    if (status == 0 && use) {
         const struct place_job job = job_of(m, k, mode, 0, &scratch);
         use->declared = (int64_t)scratch.bytes;
         status = p->ops->parts(p, &job, &parts, err);

@@ -2,8 +2,9 @@
  *
  * The Google Benchmark driver walks workloads x rules x kernels x cache modes, and leaves measuring to measure.c. One
  * workload is in memory at a time; its benchmarks are registered, run with their repetitions in random order, and taken
- * down again. A sample is one repetition. Each repetition runs one iteration, whose time the driver sets itself. After
- * each workload the driver writes the JSON, with a temporary name until it is complete. A signal ends the run early;
+ * down again. A sample is one repetition. Each repetition runs one iteration, whose time the driver sets itself. The
+ * driver visits all workloads several times, and a row has samples of every visit: they differ more than those of one.
+ * After each workload the driver writes the JSON, with a temporary name until it is complete. A signal ends the run early;
  * after a crash the driver goes on without the kernel.
  *
  * Workarounds for libbenchmark 1.7.1 (Debian 12): counters report memory, because the library's MemoryManager reads freed
@@ -22,11 +23,9 @@
 #include <cstring>
 #include <functional>
 #include <map>
-#include <set>
 #include <string>
 #include <vector>
 
-#include "harness/record/gbench_turns.h"
 #include "harness/record/gbench_journal.h"
 
 extern "C" {
@@ -53,14 +52,14 @@ class Driver : Journal {
         }
         char name[SPEC_NAME_MAX];
         bool again = resume(list), possible = use_device(list);
-        if (!again) progress.total = count_cases(options, places, list) * options.reps;
-        if (progress.total == 0 && possible)
+        if (!again) rows = rows_of(options, places, list);
+        if (rows.empty() && possible)
             fprintf(stderr,
                     "bench: FILTER='%s' matches none of WORKLOAD/RULE/KERNEL/MODE, such as "
                     "%s/rowwise_adagrad/cpu_fused/cold%s\n",
                     options.filter, worklist_name(&list, 0, name),
                     options.places == (1u << ON_DEVICE) ? ", among the kernels of the device" : "");
-        if (again || (progress.total && begin())) measure_all(list);
+        if (again || (!rows.empty() && begin())) measure_all(list);
         drop_tables();
         worklist_free(&list);
         progress.clear();
@@ -68,7 +67,6 @@ class Driver : Journal {
     }
 
   private:
-    using Candidates = std::set<Candidate>;
     const struct bench_places *own_places; /* NULL: the usual ones, in one process */
     struct device_facts facts = {};        /* of the device if with_device */
     bool with_device = false;
@@ -95,20 +93,57 @@ class Driver : Journal {
                    " dropped: the device is lost to an earlier error");
     }
 
-    void sample(benchmark::State &state, struct measure *m, const Case &c, const std::string &rule,
-                const struct scratch_use &use, Turns *turns, Candidates *dropped) {
+    Row &row(const Case &c) {
+        return rows[{point, c.name}];
+    }
+
+    /* Takes cases of this workload and rule out of the record; they get no more samples. */
+    void drop(const std::vector<Case> &cases, const std::function<bool(const Case &)> &some) {
+        for (const Case &c : cases)
+            if (some(c)) Journal::drop(&row(c));
+    }
+
+    /* Drops a kernel that could not run, and reports why. */
+    void drop_failed(const std::vector<Case> &cases, const Candidate &candidate,
+                     const std::string &workload, const struct error &err) {
+        failed(workload, candidate.kernel->name, candidate.kernel->place, err);
+        drop(cases, [&](const Case &c) {
+            return c.candidate() == candidate || !(places & (1u << c.entry->kernel->place));
+        });
+    }
+
+    /* The number of the first sample of a visit. */
+    int first(int of_visit) const {
+        return of_visit * options.reps / options.visits;
+    }
+    int share() const {
+        return first(visit + 1) - first(visit);
+    }
+
+    /* True if a slow kernel has had its share in this visit. */
+    bool enough(const Case &c, const std::vector<Case> &cases, Turns *turns) {
+        double least = INFINITY;
+        for (const Case &o : cases)
+            if (o.mode == c.mode && o.entry->kernel->place == c.entry->kernel->place)
+                least = std::min(least, row(o).all.least);
+        return options.fewer && 2 * (int)turns->times[c.name].size() >= share() &&
+               row(c).all.least > SLOW_TIMES * least;
+    }
+
+    void sample(benchmark::State &state, struct measure *m, const Case &c,
+                const std::vector<Case> &cases, const std::string &rule, Turns *turns) {
         const struct kernel *k = c.entry->kernel;
         struct sample s = {};
         struct error err;
-        const bool enough = (options.fewer && turns->enough(c)) || turns->late(options);
-        bool skip = stop_signal || enough || dropped->count(c.candidate());
-        if (enough) progress.total--;
+        const int number = first(visit) + turns->begun[c.name]++;
+        const bool slow = enough(c, cases, turns);
+        bool skip = stop_signal || slow || row(c).all.dropped;
+        if (slow) progress.total--;
         for (auto unused : state) {
             (void)unused;
             Blame blame(k);
-            if (!skip && turns->measure(m, c, &s, &err)) {
-                dropped->insert(c.candidate());
-                failed(m->workload->name, k->name, k->place, err);
+            if (!skip && turns->measure(m, c, number, &s, &err)) {
+                drop_failed(cases, c.candidate(), m->workload->name, err);
                 skip = true;
             }
             skip |= stop_signal != 0;
@@ -119,7 +154,8 @@ class Driver : Journal {
             state.SetIterationTime(s.times.seconds);
         }
         if (skip) return;
-        turns->of[k].times[c.mode].push_back(s.times.seconds);
+        turns->times[c.name].push_back(s.times.seconds);
+        row(c).all.least = std::min(row(c).all.least, s.times.seconds);
         progress.done++;
         progress.say(c.name);
         bool dense = (k->traits & DENSE_STEP) && !rule_keeps_idle(&m->rules[0]);
@@ -138,112 +174,91 @@ class Driver : Journal {
             (k->variant ? std::string(" variant=") + k->variant(&m->workload->batches[s.batch])
                         : ""));
         workload_counters(state.counters, m, s.batch, alpha);
-        sample_counters(state.counters, m, s, use);
+        sample_counters(state.counters, m, s, row(c).all.use);
+        state.counters["visit"] = visit;
     }
 
+    /* Kernels are checked before the first sample and after the last one. */
     void measure_cases(struct measure *m, const std::vector<Case> &cases, const std::string &rule) {
         const std::string workload = m->workload->name;
-        std::map<Candidate, struct scratch_use> use;
-        Candidates dropped;
+        std::map<Candidate, const Row *> admitted;
         struct error err;
         struct check_result result;
 
         /* Takes the status of measure_admit() or measure_check(): drops a kernel that failed, and reports why. */
         auto judge = [&](const Candidate &candidate, int status) {
-            const struct kernel *k = candidate.kernel;
-            if (status == 0) return;
-            dropped.insert(candidate);
-            wrong += status > 0;
-            if (status > 0)
-                refuse(workload, k->name, std::string("WRONG RESULT: ") + result.message);
-            else
-                failed(workload, k->name, k->place, err);
-        };
-        auto is_dropped = [&](const Candidate &candidate) {
-            return dropped.count(candidate) || !(places & (1u << candidate.kernel->place));
+            if (status < 0) drop_failed(cases, candidate, workload, err);
+            if (status <= 0) return;
+            wrong++;
+            refuse(workload, candidate.kernel->name,
+                   std::string("WRONG RESULT: ") + result.message);
+            drop(cases, [&](const Case &c) { return c.candidate() == candidate; });
         };
         for (const Case &c : cases) {
-            const struct kernel *k = c.entry->kernel;
             const Candidate candidate = c.candidate();
-            if (use.count(candidate) || is_dropped(candidate)) continue;
+            if (row(c).all.dropped) continue;
             if (stop_signal) return;
-            if (crashed.find(std::string("/") + k->name + "/") != std::string::npos) {
-                dropped.insert(candidate);
+            const auto [at, added] = admitted.insert({candidate, &row(c)});
+            if (!added) {
+                row(c).all.use = at->second->all.use;
                 continue;
             }
-            progress.say(workload + ": checking " + k->name);
+            if (visit == 0) progress.say(workload + ": checking " + candidate.kernel->name);
             give_signal_stacks(options.threads);
-            Blame blame(k);
-            judge(candidate, measure_admit(m, k, candidate.mode(), &use[candidate], &result, &err));
+            Blame blame(candidate.kernel);
+            judge(candidate, measure_admit(m, candidate.kernel, candidate.mode(),
+                                           visit == 0 ? &row(c).all.use : nullptr,
+                                           visit == 0 ? &result : nullptr, &err));
         }
 
         Turns turns;
-        std::vector<const Case *> chosen;
+        benchmark::ClearRegisteredBenchmarks();
+        bool any = false;
         for (const Case &c : cases) {
             auto twin = [&](const Case &o) {
                 return o.entry == c.entry && o.mode + c.mode == MODE_COLD + MODE_WARM;
             };
-            if (std::any_of(cases.begin(), cases.end(), twin))
-                turns.of[c.entry->kernel].both = c.entry->kernel->place == ON_HOST && !own_places;
-            if (is_dropped(c.candidate())) {
-                progress.total -= options.reps;
-                continue;
-            }
-            chosen.push_back(&c);
+            /* Ranks keep the times of one sample only. */
+            if (c.entry->kernel->place == ON_HOST && !own_places &&
+                std::any_of(cases.begin(), cases.end(), twin))
+                turns.both.insert(c.entry->kernel);
+            if (row(c).all.dropped) continue;
+            any = true;
+            benchmark::RegisterBenchmark(
+                c.name.c_str(),
+                [this, m, &c, &cases, &rule, &turns](benchmark::State &state) {
+                    sample(state, m, c, cases, rule, &turns);
+                })
+                ->UseManualTime()
+                ->Iterations(1)
+                ->Repetitions(share())
+                ->Unit(benchmark::kMillisecond);
         }
-        if (chosen.empty()) return;
+        if (!any) return;
         Collector collector;
-        /* A ratio of two medians is within PRECISION if each is within two thirds of it. */
-        const double share = 2.0 / 3 * options.precision / 100;
-        /* Cold and warm samples of a kernel take turns. */
-        auto narrow = [&](const Case *c) {
-            auto fine = [&](const Case &o) {
-                return o.entry != c->entry || is_dropped(o.candidate()) ||
-                       turns.of[c->entry->kernel].narrow(o.mode, share);
-            };
-            return is_dropped(c->candidate()) || std::all_of(cases.begin(), cases.end(), fine);
-        };
-        for (;; turns.rounds++) {
-            benchmark::ClearRegisteredBenchmarks();
-            for (const Case *c : chosen)
-                benchmark::RegisterBenchmark(
-                    c->name.c_str(),
-                    [this, m, c, &rule, &use, &turns, &dropped](benchmark::State &state) {
-                        sample(state, m, *c, rule, use[c->candidate()], &turns, &dropped);
-                    })
-                    ->UseManualTime()
-                    ->Iterations(1)
-                    ->Repetitions(options.reps)
-                    ->Unit(benchmark::kMillisecond);
-            benchmark::RunSpecifiedBenchmarks(&collector);
-            chosen.erase(std::remove_if(chosen.begin(), chosen.end(), narrow), chosen.end());
-            if (chosen.empty() || stop_signal || clock_seconds() - turns.begin >= options.seconds)
-                break;
-            progress.total += (int)chosen.size() * options.reps;
-        }
+        benchmark::RunSpecifiedBenchmarks(&collector);
 
-        for (const auto &u : use) {
-            if (is_dropped(u.first)) continue;
-            const struct kernel *k = u.first.kernel;
-            progress.say(workload + ": checking again " + k->name);
-            Blame blame(k);
-            judge(u.first,
-                  measure_check(m, k, u.first.mode(), m->workload->ring - 1, &result, &err));
+        for (const auto &[candidate, first_row] : admitted) {
+            if (first_row->all.dropped || (visit + 1 < options.visits && !stop_signal)) continue;
+            progress.say(workload + ": checking again " + candidate.kernel->name);
+            Blame blame(candidate.kernel);
+            judge(candidate, measure_check(m, candidate.kernel, candidate.mode(),
+                                           m->workload->ring - 1, &result, &err));
         }
-        std::vector<Run> accepted;
-        std::map<std::string, int>
-            count; /* of a case in all rounds: the library begins each at 0 */
         for (Run run : collector.runs) {
-            const bool sample = run.run_type == Run::RT_Iteration;
-            bool keep = !run.error_occurred && (sample || turns.rounds == 1);
-            for (const auto &u : use)
-                keep &= !(is_dropped(u.first) && u.first.has(run.benchmark_name()));
-            if (!keep) continue;
-            if (sample) run.repetition_index = count[run.benchmark_name()]++;
-            samples += sample;
-            accepted.push_back(run);
+            Row &own = rows[{point, run.run_name.function_name}];
+            if (own.all.dropped) continue;
+            /* For the library, a visit is a run of its own. */
+            run.run_name.repetitions = "repeats:" + std::to_string(options.reps);
+            run.repetitions = options.reps;
+            run.repetition_index += first(visit);
+            own.all.samples++;
+            add_run(&own.text, run);
         }
-        add_rows(&rows, accepted);
+        for (const auto &[name, times] : turns.times) {
+            Row &own = rows[{point, name}];
+            if (!own.all.dropped && !times.empty()) own.medians.push_back(median(times));
+        }
     }
 
     /* Drops the cases of a place that does not open. */
@@ -252,10 +267,10 @@ class Driver : Journal {
         for (enum backend place : {ON_HOST, ON_DEVICE}) {
             struct error err;
             auto here = [&](const Case &c) { return c.entry->kernel->place == place; };
-            const auto count = std::count_if(cases->begin(), cases->end(), here);
-            if (count == 0 || open(place, &err) == 0) continue;
-            progress.total -= (int)count * options.reps;
+            if (std::none_of(cases->begin(), cases->end(), here) || open(place, &err) == 0)
+                continue;
             failed(workload, place == ON_HOST ? "host kernels" : "device kernels", place, err);
+            drop(*cases, here);
             cases->erase(std::remove_if(cases->begin(), cases->end(), here), cases->end());
         }
     }
@@ -284,6 +299,8 @@ class Driver : Journal {
         const int wrong_before = wrong;
         char name[SPEC_NAME_MAX];
         std::vector<Case> cases = cases_of(options, places, worklist_name(list, i, name), subject);
+        auto dropped = [&](const Case &c) { return row(c).all.dropped; };
+        cases.erase(std::remove_if(cases.begin(), cases.end(), dropped), cases.end());
         if (kept.of >= 0 && (rule != kept.rule || !worklist_same_tables(list, i, kept.of)))
             drop_tables();
         keep_open(name, &cases, [&](enum backend place, struct error *err) {
@@ -310,7 +327,7 @@ class Driver : Journal {
             });
         } else {
             refuse(name, "all kernels", err.text);
-            progress.total -= (int)cases.size() * options.reps;
+            drop(cases, [](const Case &) { return true; });
             cases.clear();
         }
         alpha = worklist_alpha(list, i);
@@ -326,7 +343,7 @@ class Driver : Journal {
     bool use_device(const struct worklist &list) {
         struct error err;
         const unsigned device = 1u << ON_DEVICE;
-        bool wanted = count_cases(options, places & device, list) > 0 || places == device;
+        bool wanted = !rows_of(options, places & device, list).empty() || places == device;
         if (wanted && device_open(&err) == 0) {
             facts = device_facts();
             with_device = true;
@@ -335,7 +352,7 @@ class Driver : Journal {
         places &= ~device;
         if (!wanted) return true;
         no_device = err.text;
-        if (count_cases(options, places, list) > 0)
+        if (!rows_of(options, places, list).empty())
             return true; /* says so later, once anything can run */
         say_no_device();
         return false;
@@ -362,15 +379,35 @@ class Driver : Journal {
         return true;
     }
 
+    bool another_visit() const {
+        if (stop_signal || visit < options.visits) return !stop_signal;
+        return clock_seconds() - progress.begin < options.seconds &&
+               !narrow(rows, options.precision);
+    }
+
+    /* Samples to take, without those of more visits. */
+    int left() const {
+        int count = 0;
+        for (const auto &[key, row] : rows)
+            if (!row.all.dropped)
+                count +=
+                    (key.first >= point) * share() + std::max(0, options.reps - first(visit + 1));
+        return count;
+    }
+
     void measure_all(const struct worklist &list) {
-        for (; point < list.count * SUBJECTS_MAX && !stop_signal; point++) {
-            const int i = point / SUBJECTS_MAX, k = point % SUBJECTS_MAX;
-            const struct subject_list subjects = worklist_subjects(&list, i);
-            if (k >= subjects.count) continue;
-            if (measured) write("the run did not end: ");
-            keep();
-            measured += measure_point(&list, i, subjects.at[k]);
-            crashed.clear();
+        for (; another_visit(); visit++, point = 0) {
+            drop_tables();
+            for (; point < list.count * SUBJECTS_MAX && !stop_signal; point++) {
+                const int i = point / SUBJECTS_MAX, k = point % SUBJECTS_MAX;
+                const struct subject_list subjects = worklist_subjects(&list, i);
+                const bool done = visit >= options.visits && narrow(rows, options.precision, point);
+                if (k >= subjects.count || done) continue;
+                progress.total = progress.done + left();
+                if (measured) write("the run did not end: ");
+                keep();
+                measured += measure_point(&list, i, subjects.at[k]);
+            }
         }
     }
 };

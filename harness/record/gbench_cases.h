@@ -5,7 +5,6 @@
  */
 #pragma once
 
-#include <map>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -13,7 +12,7 @@
 #include "harness/record/gbench_record.h"
 
 extern "C" {
-#include "harness/record/worklist.h"
+#include "harness/record/options.h"
 #include "harness/registry.h"
 }
 
@@ -25,15 +24,11 @@ struct Candidate {
     bool operator<(const Candidate &other) const {
         return std::tie(kernel, iteration) < std::tie(other.kernel, other.iteration);
     }
+    bool operator==(const Candidate &other) const {
+        return kernel == other.kernel && iteration == other.iteration;
+    }
     enum cache_mode mode() const { /* for measure_admit and measure_check */
         return iteration ? MODE_ITERATION : MODE_COLD;
-    }
-    /* True if the case of this name runs this candidate. */
-    bool has(const std::string &name) const {
-        const std::string own = std::string("/") + kernel->name + "/";
-        const size_t at = name.find(own);
-        return at != name.npos &&
-               (name.find(mode_name(MODE_ITERATION), at) == at + own.size()) == iteration;
     }
 };
 
@@ -64,15 +59,4 @@ inline std::vector<Case> cases_of(const struct options &o, unsigned places,
         }
     }
     return cases;
-}
-
-inline int count_cases(const struct options &o, unsigned places, const struct worklist &list) {
-    char name[SPEC_NAME_MAX];
-    size_t cases = 0;
-    for (int i = 0; i < list.count; i++) {
-        const struct subject_list subjects = worklist_subjects(&list, i);
-        for (int k = 0; k < subjects.count; k++)
-            cases += cases_of(o, places, worklist_name(&list, i, name), subjects.at[k]).size();
-    }
-    return (int)cases;
 }

@@ -8,14 +8,15 @@
 #include <type_traits>
 
 #include "harness/record/gbench_signals.h"
+#include "harness/record/gbench_turns.h"
 #include "harness/record/gbench_write.h"
 
 /* The progress of a run, which a new start takes over together with the record. */
 struct State {
-    Crash crash = {}; /* signal 0: none; the handler writes it to the file */
-    int point = 0;    /* workload * SUBJECTS_MAX + number of the subject in its list */
-    unsigned places;  /* places with kernels to measure */
-    int measured = 0, wrong = 0, refused = 0, samples = 0;
+    Crash crash = {};         /* signal 0: none; the handler writes it to the file */
+    int visit = 0, point = 0; /* point: as in Rows */
+    unsigned places;          /* places with kernels to measure */
+    int measured = 0, wrong = 0, refused = 0;
     Progress progress;
 };
 static_assert(std::is_trivially_copyable<State>::value, "it is written as it lies in memory");
@@ -29,8 +30,7 @@ class Journal : protected State {
     const struct options &options;
     Output output;
     Context context;       /* keys of the record */
-    std::string rows;      /* rows of the record */
-    std::string crashed;   /* /KERNEL/KERNEL/: these crashed on this workload, with this rule */
+    Rows rows;             /* of the record */
     std::string no_device; /* why there is no device, until say_no_device() */
 
     void refuse(const std::string &workload, const char *kernel, const std::string &why) {
@@ -48,15 +48,36 @@ class Journal : protected State {
         no_device.clear();
     }
 
+    void drop(Row *row) {
+        *row = {};
+        row->all.dropped = true;
+    }
+
+    int samples() const {
+        int count = 0;
+        for (const auto &[key, row] : rows) count += row.all.samples;
+        return count;
+    }
+
     /* Saves all that a new start needs. */
     void keep() {
         const State now = *this;
-        std::string all(reinterpret_cast<const char *>(&now), sizeof now);
-        auto add = [&](const std::string &text) { all.append(text.c_str(), text.size() + 1); };
-        add(rows);
-        add(crashed);
-        add(no_device);
-        for (const auto &c : context) add(c.first), add(c.second);
+        std::string all;
+        auto add = [&](const void *data, size_t bytes) { all.append((const char *)data, bytes); };
+        auto add_text = [&](const std::string &text) { add(text.c_str(), text.size() + 1); };
+        add(&now, sizeof now);
+        add_text(no_device);
+        for (const auto &[key, row] : rows) {
+            const size_t visits = row.medians.size();
+            add_text(key.second);
+            add_text(row.text);
+            add(&key.first, sizeof key.first);
+            add(&row.all, sizeof row.all);
+            add(&visits, sizeof visits);
+            add(row.medians.data(), visits * sizeof(double));
+        }
+        add_text("");
+        for (const auto &[key, value] : context) add_text(key), add_text(value);
         leave(all);
     }
 
@@ -71,22 +92,36 @@ class Journal : protected State {
         then.crash = {};
         static_cast<State &>(*this) = then;
         size_t at = sizeof then;
-        auto next = [&] {
+        auto next = [&](void *data, size_t bytes) { at += all.copy((char *)data, bytes, at); };
+        auto next_text = [&] {
             std::string text = all.c_str() + at;
             at += text.size() + 1;
             return text;
         };
-        rows = next();
-        crashed = next();
-        no_device = next();
+        no_device = next_text();
+        for (std::string name; !(name = next_text()).empty();) {
+            Row row;
+            int of;
+            size_t visits;
+            row.text = next_text();
+            next(&of, sizeof of);
+            next(&row.all, sizeof row.all);
+            next(&visits, sizeof visits);
+            row.medians.resize(visits);
+            next(row.medians.data(), visits * sizeof(double));
+            rows[{of, name}] = row;
+        }
         while (at < all.size()) {
-            std::string key = next();
-            context[key] = next();
+            std::string key = next_text();
+            context[key] = next_text();
         }
         if (crash.stop) stop_signal = crash.stop;
         char name[SPEC_NAME_MAX];
         const char *kernel = registry()[crash.kernel].kernel->name;
-        crashed += std::string("/") + kernel + "/";
+        for (auto &[key, row] : rows)
+            if (key.first == point &&
+                key.second.find(std::string("/") + kernel + "/") != key.second.npos)
+                drop(&row);
         wrong++;
         refuse(worklist_name(&list, point / SUBJECTS_MAX, name), kernel,
                std::string("CRASHED: ") + strsignal(crash.signal));
@@ -98,19 +133,22 @@ class Journal : protected State {
         Context now = context;
         progress.clear();
         if (!cut_short.empty())
-            now["emb_cut_short"] = cut_short + std::to_string(samples) + " of " +
+            now["emb_cut_short"] = cut_short + std::to_string(samples()) + " of " +
                                    std::to_string(progress.total) + " samples";
-        return output.write(now, rows);
+        std::string text;
+        for (const auto &[key, row] : rows)
+            text += (text.empty() || row.text.empty() ? "" : ",\n") + row.text;
+        return output.write(now, text);
     }
 
     /* Writes the record. Returns the exit status. */
     int finish() {
         if (stop_signal) {
-            fprintf(stderr, "bench: cut short after %d of %d samples\n", samples, progress.total);
-            measured = samples;
+            fprintf(stderr, "bench: cut short after %d of %d samples\n", samples(), progress.total);
+            measured = samples();
         }
         const std::string why = stop_signal ? strsignal(stop_signal) + std::string(" after ") : "";
-        bool written = measured && write(why);
+        bool written = (measured || (wrong && !stop_signal)) && write(why);
         if (written) fprintf(stderr, "wrote %s\n", output.path.c_str());
         if (stop_signal) return 128 + stop_signal;
         if (wrong) return EXIT_WRONG_RESULT;

@@ -29,7 +29,7 @@ extern "C" {
 
 using Run = benchmark::BenchmarkReporter::Run;
 
-/* Keeps every run until a check shows that the kernel's result is still right after timing. */
+/* Keeps the samples until a check shows that the kernel's result is still right after timing. */
 class Collector : public benchmark::BenchmarkReporter {
   public:
     bool ReportContext(const Context &) override {
@@ -37,7 +37,7 @@ class Collector : public benchmark::BenchmarkReporter {
     }
     void ReportRuns(const std::vector<Run> &reported) override {
         for (Run run : reported) {
-            if (run.run_type == Run::RT_Aggregate) run.counters.clear(); /* of times only */
+            if (run.run_type == Run::RT_Aggregate || run.error_occurred) continue;
             for (auto c = run.counters.begin(); c != run.counters.end();)
                 c = std::isfinite(c->second.value) ? std::next(c) : run.counters.erase(c);
             runs.push_back(run);

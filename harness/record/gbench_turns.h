@@ -1,84 +1,123 @@
 /* SPDX-License-Identifier: MIT
  *
- * Which sample of the Google Benchmark driver comes next: cold and warm samples of a host kernel are taken in pairs, slow
- * kernels have fewer, and SECONDS adds rounds.
+ * What the Google Benchmark driver knows of its rows: their samples of all visits, and how well they are known. Cold and
+ * warm samples of a host kernel are taken in pairs.
  */
 #pragma once
 
 #include <algorithm>
 #include <cmath>
+#include <map>
+#include <set>
+#include <string>
+#include <tuple>
+#include <vector>
 
 #include "harness/record/gbench_cases.h"
 
-/* Without REPS, a kernel SLOW_TIMES as slow as the fastest one of its place has SLOW_SAMPLES samples of a mode; with
- * SECONDS, so many more in every round. */
-enum { SLOW_SAMPLES = 5, SLOW_TIMES = 8 };
+extern "C" {
+#include "harness/record/worklist.h"
+}
 
-/* The samples of a kernel so far, by enum cache_mode. */
-struct Turn {
-    bool both; /* a host kernel of which cold and warm samples are wanted */
-    int round[3];
-    std::vector<double> times[3]; /* seconds of the samples */
-    std::vector<struct sample> waiting[3];
+/* Without REPS, a kernel SLOW_TIMES as slow as the fastest one of its place has half as many samples of a mode. */
+enum { SLOW_TIMES = 8 };
 
-    double least(enum cache_mode mode) const {
-        return *std::min_element(times[mode].begin(), times[mode].end());
-    }
-    /* True if the two samples between which the median lies in 95 % of the cases are within this share of it. */
-    bool narrow(enum cache_mode mode, double share) const {
-        std::vector<double> t = times[mode];
-        std::sort(t.begin(), t.end());
-        const double n = (double)t.size(), low = std::floor((n - 1.96 * std::sqrt(n)) / 2);
-        if (n < SLOW_SAMPLES) return false;
-        const double median = (t[(t.size() - 1) / 2] + t[t.size() / 2]) / 2;
-        return t[(size_t)low] >= (1 - share) * median &&
-               t[t.size() - 1 - (size_t)low] <= (1 + share) * median;
-    }
+/* Fewer visits say nothing of how far they differ. */
+enum { VISITS_LEAST = 3 };
+
+/* The samples of a case: one row of a table. */
+struct Row {
+    struct {
+        bool dropped = false; /* could not run, or was wrong: it has no samples, and gets no more */
+        struct scratch_use use = {};
+        int samples = 0;
+        double least = INFINITY; /* seconds of the fastest sample */
+    } all;
+    std::vector<double> medians; /* of every visit, in seconds */
+    std::string text;            /* of the record */
 };
 
-/* The turns of all kernels on one workload with one rule. */
+inline double median(std::vector<double> times) {
+    std::sort(times.begin(), times.end());
+    return (times[(times.size() - 1) / 2] + times[times.size() / 2]) / 2;
+}
+
+/* By workload * SUBJECTS_MAX + number of the subject in its list, and by the name of the case. */
+using Rows = std::map<std::pair<int, std::string>, Row>;
+
+/* The rows of a run, without samples. */
+inline Rows rows_of(const struct options &o, unsigned places, const struct worklist &list) {
+    char name[SPEC_NAME_MAX];
+    Rows rows;
+    for (int i = 0; i < list.count; i++) {
+        const struct subject_list subjects = worklist_subjects(&list, i);
+        for (int k = 0; k < subjects.count; k++)
+            for (const Case &c : cases_of(o, places, worklist_name(&list, i, name), subjects.at[k]))
+                rows[{i * SUBJECTS_MAX + k, c.name}];
+    }
+    return rows;
+}
+
+/* Half the 95 % interval of the mean logarithm of a row's medians over those of the reference, or without one of the
+ * medians: Student's t, by Cornish and Fisher, as reports/verdict.py has it exactly. */
+inline double half_width(const Row &row, const Row *reference) {
+    const size_t n = row.medians.size();
+    if (n < VISITS_LEAST || (reference && reference->medians.size() != n)) return INFINITY;
+    std::vector<double> logs(n);
+    double mean = 0, square = 0;
+    for (size_t v = 0; v < n; v++) {
+        logs[v] = std::log(row.medians[v] / (reference ? reference->medians[v] : 1));
+        mean += logs[v] / (double)n;
+    }
+    for (double x : logs) square += (x - mean) * (x - mean);
+    const double free = (double)(n - 1), t = 1.960 + (2.372 + (2.822 + 2.556 / free) / free) / free;
+    return t * std::sqrt(square / free / (double)n);
+}
+
+/* True if every row, or each at this point, is known within so many percent: of its mode's fastest row, or that one of
+ * itself. */
+inline bool narrow(const Rows &rows, int percent, int point = -1) {
+    std::map<std::pair<int, std::string>, std::vector<const Row *>> modes;
+    for (const auto &[key, row] : rows)
+        if ((point < 0 || key.first == point) && !row.all.dropped)
+            modes[{key.first, key.second.substr(key.second.rfind('/'))}].push_back(&row);
+    auto faster = [](const Row *a, const Row *b) { return a->all.least < b->all.least; };
+    for (const auto &[mode, some] : modes) {
+        const Row *best = *std::min_element(some.begin(), some.end(), faster);
+        for (const Row *row : some)
+            if (half_width(*row, row == best ? nullptr : best) > std::log1p(percent / 100.0))
+                return false;
+    }
+    return true;
+}
+
+/* The samples of one visit on one workload with one rule. */
 struct Turns {
-    std::map<const struct kernel *, Turn> of;
-    int rounds = 1; /* of samples; all after the first one are SECONDS' */
-    double begin = clock_seconds();
+    std::map<std::string, int> begun; /* of a case: samples taken or left out */
+    std::map<std::string, std::vector<double>> times;
+    std::set<const struct kernel *>
+        both; /* host kernels of which cold and warm samples are wanted */
+    std::map<std::tuple<const struct kernel *, int, int>, struct sample> waiting;
 
-    /* Rounds end in time. */
-    bool late(const struct options &o) const {
-        return rounds > 1 && clock_seconds() - begin > o.seconds;
-    }
-
-    bool enough(const Case &c) {
+    /* Measures sample `number` of a case, which chooses the batch. A warm sample is measured right after the cold one of
+     * the same kernel and number. The second of the two waits until its turn comes. */
+    int measure(struct measure *m, const Case &c, int number, struct sample *s, struct error *err) {
         const struct kernel *k = c.entry->kernel;
-        const Turn &own = of[k];
-        double least = INFINITY;
-        for (const auto &turn : of)
-            if (turn.first->place == k->place && !turn.second.times[c.mode].empty())
-                least = std::min(least, turn.second.least(c.mode));
-        return own.times[c.mode].size() >= (size_t)(SLOW_SAMPLES * rounds) &&
-               own.least(c.mode) > SLOW_TIMES * least;
-    }
-
-    /* Measures a warm sample right after a cold one of the same kernel, which is then the run before it.
-     * The second of the two waits until its turn comes: so repetition r of every kernel is on the same
-     * batch of the ring. Ranks keep the times of one sample only. */
-    int measure(struct measure *m, const Case &c, struct sample *s, struct error *err) {
-        const struct kernel *k = c.entry->kernel;
-        Turn &own = of[k];
-        std::vector<struct sample> &waiting = own.waiting[c.mode];
-        const bool warm = c.mode == MODE_WARM;
-        if (!waiting.empty()) {
-            *s = waiting.front();
-            waiting.erase(waiting.begin());
+        if (c.mode == MODE_ITERATION || !both.count(k))
+            return measure_sample(m, k, c.mode, number, nullptr, s, err);
+        const auto own = waiting.find({k, c.mode, number});
+        if (own == waiting.end()) {
+            struct sample cold, warm;
+            if (measure_sample(m, k, MODE_COLD, number, nullptr, &cold, err) ||
+                measure_sample(m, k, MODE_WARM, 0, &cold, &warm, err))
+                return -1;
+            *s = c.mode == MODE_COLD ? cold : warm;
+            const enum cache_mode other = c.mode == MODE_COLD ? MODE_WARM : MODE_COLD;
+            waiting[{k, other, number}] = c.mode == MODE_COLD ? warm : cold;
             return 0;
         }
-        if (!own.both || c.mode == MODE_ITERATION)
-            return measure_sample(m, k, c.mode, own.round[c.mode]++, nullptr, s, err);
-        struct sample cold, after;
-        if (measure_sample(m, k, MODE_COLD, own.round[MODE_COLD]++, nullptr, &cold, err) ||
-            measure_sample(m, k, MODE_WARM, 0, &cold, &after, err))
-            return -1;
-        *s = warm ? after : cold;
-        own.waiting[warm ? MODE_COLD : MODE_WARM].push_back(warm ? cold : after);
+        *s = own->second;
+        waiting.erase(own);
         return 0;
     }
 };

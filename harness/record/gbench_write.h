@@ -48,13 +48,13 @@ inline Context describe(const struct options &o, const struct device_facts *devi
     return all;
 }
 
-/* Appends runs to the text of the record's rows. */
-inline void add_rows(std::string *rows, const std::vector<Run> &runs) {
+/* Appends a run to the text of a row. */
+inline void add_run(std::string *row, const Run &run) {
     std::ostringstream text;
     benchmark::JSONReporter json;
     json.SetOutputStream(&text);
-    json.ReportRuns(runs);
-    *rows += (rows->empty() || runs.empty() ? "" : ",\n") + text.str();
+    json.ReportRuns({run});
+    *row += (row->empty() ? "" : ",\n") + text.str();
 }
 
 /* OUT/bench.json. Removes the folders it made if they stay empty. */

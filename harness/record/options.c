@@ -35,11 +35,14 @@ static const struct known {
     {"seed", "of all random numbers", TEXT(axes.seed)},
     {"threads", "threads of every kernel", COUNT(threads), 1, 4096},
     {"reps",
-     "samples of every kernel, workload and mode; 10, or 5 of kernels 8 times as slow as the "
+     "samples of every kernel, workload and mode; 10, or half of it for kernels 8 times as slow as "
+     "the "
      "fastest",
      COUNT(reps), 1, 1000},
-    {"seconds", "more samples until rows are narrow, or a workload and rule took so long; none",
-     COUNT(seconds), 1, 100000},
+    {"visits", "times that each workload is made anew and has its share of the samples; 5",
+     COUNT(visits), 1, 1000},
+    {"seconds", "more visits until rows are narrow, or the run took so long; none", COUNT(seconds),
+     1, 100000},
     {"precision", "percent within which the ratio of a narrow row is known; 3", COUNT(precision), 1,
      99},
     {"ring", "batches that cold samples go round", COUNT(ring), 1, RING_MAX},
@@ -180,13 +183,14 @@ static int compile_filter(struct options *o, struct error *err) {
 
 int options_parse(int argc, char **argv, struct options *out, struct error *err) {
     const char *texts[KNOWN];
-    *out =
-        (struct options){.threads = omp_get_max_threads(), .precision = 3, .ring = 3, .queue = 10};
+    *out = (struct options){
+        .threads = omp_get_max_threads(), .visits = 5, .precision = 3, .ring = 3, .queue = 10};
     int status = read_texts(argc, argv, texts, &out->smoke, err);
     for (int i = 0; status == 0 && i < KNOWN; i++) status = take(&known[i], texts[i], out, err);
     if (status) return status;
     out->fewer = out->reps == 0;
     if (out->fewer) out->reps = out->smoke ? 1 : 10;
+    if (out->visits > out->reps) out->visits = out->reps;
     const bool trace = *out->trace;
     if (trace && (*out->axes.alpha || *out->axes.rows))
         return fail(err, "ALPHA and ROWS do not apply to a trace: its ids are what they are");

@@ -40,8 +40,9 @@ struct options {
     int threads;
     int reps;
     bool fewer;    /* samples of slow kernels: REPS was not given */
-    int seconds;   /* of a workload and rule in which more samples are taken; 0: none are */
-    int precision; /* percent within which medians are to be known then */
+    int visits;    /* over which they are spread; reps at most */
+    int seconds;   /* of the run, in which more visits begin; 0: none do */
+    int precision; /* percent within which ratios are to be known then */
     int ring;      /* batches */
     int queue;     /* minutes to wait for another bench on this machine */
     bool smoke;    /* a check: its times are no measurement */

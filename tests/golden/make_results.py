@@ -105,7 +105,7 @@ def row(kernel, name, workload, rule, mode, repetition, noise, rng):
              "fingerprint": f"{sum(name.encode()) * 2654435761 + repetition % 2:016x}",
              "placement": "same" if repetition % 4 else "split"}
     out = {"name": f"{name}/{rule}/{kernel}/{mode}/manual_time", "run_type": "iteration",
-           "repetitions": 5, "repetition_index": repetition, "threads": 1, "iterations": 3,
+           "repetitions": 5, "repetition_index": repetition, "visit": repetition, "threads": 1, "iterations": 3,
            "real_time": ms, "cpu_time": ms * 1.9, "time_unit": "ms"}
     out.update(counters(kernel, workload, ms, split))
     out["label"] = " ".join(f"{k}={v}" for k, v in label.items())
@@ -127,7 +127,7 @@ def context(workloads):
     return out
 
 
-def result(rules=("rowwise_adagrad",), workloads=None, repetitions=5, noise=0.012, seed=42):
+def result(rules=("rowwise_adagrad",), workloads=None, repetitions=5, noise=0.008, seed=42):
     """The whole file as a dictionary."""
     rng = random.Random(seed)
     workloads = workloads or WORKLOADS

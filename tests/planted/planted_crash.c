@@ -21,6 +21,7 @@ enum {
     WHEN_STOPPED,
     SENT_BY_ANOTHER,
     KILLED,
+    IN_SECOND_VISIT, /* which has no check before its samples */
     LAST
 };
 
@@ -46,6 +47,8 @@ static void crash(int32_t dim) {
 static int run(const struct batch *in, const struct rule_step *steps, const struct table *io,
                const struct launch *how) {
     int32_t dim = in->tables[0].dim;
+    static int timed;
+    if (dim == IN_SECOND_VISIT && (timed += how->mark != NULL) < 3) dim = 0;
     if (dim >= IN_ONE_THREAD && dim < LAST && (dim != WHEN_TIMED || how->mark)) {
 #pragma omp parallel num_threads(how->threads)
         if (dim == IN_ALL_THREADS || omp_get_thread_num() == how->threads - 1) crash(dim);

@@ -114,25 +114,28 @@ for alpha in "01":
 PY
 ok $? 'without REPS a kernel has five to ten samples'
 
-# Two samples and SECONDS: rounds of two until five samples are narrow, or until the time is used up. How many rounds fit
-# into a short time is not asked.
-for limits in '600 99' '1 1'; do
+# Samples are spread over visits. SECONDS adds visits until rows of three or more are narrow, or until the time is used
+# up; how many visits fit into a short time is not asked.
+for limits in '5 1 99 3' '2 600 99 3' '2 1 1 2'; do
     set -- $limits
-    "$bench" --out="$work/more" $tiny --reps=2 --ring=2 --seconds="$1" --precision="$2" \
-        --filter='/cpu_(fused|sort)/' 2>"$work/stderr"
-    ok $? "more samples for $1 s, within $2 %"
-    "$python" - "$work/more/bench.json" "$2" <<'PY'
+    "$bench" --out="$work/more" $tiny --alpha='0 1' --modes='cold warm' --reps="$1" --ring=2 --visits=3 --seconds="$2" \
+        --precision="$3" --filter='/cpu_(fused|sort)/' 2>"$work/stderr"
+    ok $? "$1 samples, and more for $2 s, within $3 %"
+    "$python" - "$work/more/bench.json" "$1" "$4" <<'PY'
 import sys
 sys.path.insert(0, "reports")
 import results
-result = results.load(sys.argv[1])  # which wants one batch for each number of a sample
-numbers = [[x.get("repetition_index") for x in s.samples] for s in result.series]
-assert len(numbers) == 2 and all(n == list(range(len(n))) for n in numbers), numbers
-assert {len(s.fingerprints) for s in result.series} == {2} and "emb_cut_short" not in result.context
-assert all(len(n) >= (5 if sys.argv[2] == "99" else 2) for n in numbers), numbers
+result, reps, least = results.load(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])  # wants one batch for each number
+assert len(result.series) == 8 and "emb_cut_short" not in result.context
+for s in result.series:
+    numbers, visits = ([x.get(key) for x in s.samples] for key in ("repetition_index", "visit"))
+    assert numbers == list(range(len(numbers))) and len(numbers) >= reps and len(s.fingerprints) == 2, numbers
+    assert visits == sorted(visits) and set(visits) == set(range(len(set(visits)))) and len(set(visits)) >= least, visits
+    assert reps == 2 or visits == [0, 1, 1, 2, 2], visits
 PY
-    ok $? 'and their record counts them on'
+    ok $? 'and their record counts them on, and their visits'
 done
+refuses 'no visit' "VISITS: '0' is not a number from 1" --visits=0
 refuses 'no time at all' "SECONDS: '0' is not a number from 1" --seconds=0
 
 refuses 'more memory than there is, before ids are generated' 'optimizer state and batches: needs .* GiB' --modes=cold --reps=1 \

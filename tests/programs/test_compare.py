@@ -3,6 +3,7 @@
 """TAP tests of reports/compare.py and its statistics, on the golden result and on spoiled copies of it."""
 import dataclasses
 import json
+import math
 import os
 import re
 import sys
@@ -71,17 +72,28 @@ def test_words_of_an_effect(folder):
     equal(word(quiet, [x * 1.2 for x in quiet], p=0.5), "UNSURE")  # among many rows
 
 
-def test_precision_by_hand(folder):
+def test_precision_in_one_visit_by_hand(folder):
     """Of five samples, the interval of the median is their range."""
-    times, tens = lambda low, high: [low, 9.9, 10.0, 10.1, high], [10.0] * 5
-    low, high = verdict.interval(tuple(times(9.6, 10.2)), ())
-    assert abs(low - 0.96) < 1e-9 and abs(high - 1.02) < 1e-9, (low, high)
-    for reference in ([], tens):
+    times, tens = lambda low, high: ((low, 9.9, 10.0, 10.1, high),), ((10.0,) * 5,)
+    equal([round(x, 9) for x in verdict.interval(times(9.6, 10.2), ())], [10, 9.6, 10.2])
+    for reference in ((), tens):
         equal([verdict.precise(times(*ends), reference) for ends in ((9.71, 10.29), (9.69, 10), (10, 10.31))],
               [True, False, False])
-    equal([verdict.precise(times(9.6, 10.4), [], p) for p in (0.03, 0.05)], [False, True])
-    equal([verdict.precise(tens[:4], []), verdict.precise(tens, tens[:4]), verdict.precise(tens, times(9.6, 10))],
-          [False, False, False])
+    equal([verdict.precise(times(9.6, 10.4), (), p) for p in (0.03, 0.05)], [False, True])
+    few = (tens[0][:4],)
+    equal([verdict.precise(few, ()), verdict.precise(tens, few), verdict.precise(tens, times(9.6, 10))], [False] * 3)
+
+
+def test_precision_over_visits_by_hand(folder):
+    """Of three visits whose medians differ by 1 %, the half width is 4.303 * 0.01 / 3 ** 0.5. What a visit does to both
+    sides is in no ratio."""
+    visits = lambda *shares: tuple((10 * math.exp(x), 9 * math.exp(x), 19 * math.exp(x)) for x in shares)
+    still, drift = visits(0, 0, 0), visits(-0.01, 0, 0.01)
+    for reference, middle in ((), 10), (still, 1):
+        equal([round(math.log(x / middle), 6) for x in verdict.interval(drift, reference)], [0, -0.024841, 0.024841])
+        equal([verdict.precise(drift, reference, p) for p in (0.025, 0.0255)], [False, True])
+    equal(verdict.precise(visits(0, 0.5, 1), visits(0, 0.5, 1)), True)
+    equal([verdict.precise(x, ()) for x in (still, still[:2], ((10.0,),) * 4, visits(0, 0.5, 1))], [True] + [False] * 3)
 
 
 def test_without_scipy(folder):

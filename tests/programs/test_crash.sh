@@ -23,7 +23,7 @@ ok() { # STATUS NAME: 0 passes
 }
 
 # What planted_crash does on rows of these lengths; see there.
-in_one_thread=16 in_all_threads=17 when_timed=18 by_its_stack=19 when_stopped=20 sent_by_another=21 killed=22
+in_one_thread=16 in_all_threads=17 when_timed=18 by_its_stack=19 when_stopped=20 sent_by_another=21 killed=22 in_second_visit=23
 
 # run KERNELS DIMS OPTION...: one sample of each.
 run() {
@@ -87,6 +87,14 @@ run 'planted_crash|cpu_sort' "8 $when_stopped 12"
     grep -q '"emb_cut_short": "Terminated after 2 of 6 samples"' "$work/out/bench.json" &&
     grep -q "planted_crash: CRASHED" "$work/stderr"
 ok $? 'a crash after kill: the run stops all the same'
+
+# The second visit has the samples of the first one. Only the kernel that crashes then loses its own, of that workload.
+run 'planted_crash|cpu_sort' "8 $in_second_visit" --reps=4 --visits=2
+crashed "zipf/dim:$in_second_visit, planted_crash: CRASHED: Segmentation fault"
+ok $? 'a crash in the second visit'
+set -- 'planted_crash 8' 'cpu_sort 8' "cpu_sort $in_second_visit"
+rows "$@" "$@" "$@" "$@"
+ok $? 'the samples of both visits are there'
 
 "$bench" --out="$work/long" --modes=cold --reps=1000 --ring=1 --batch=64 --rows=1000 --dims=$in_one_thread \
     --filter='/(planted_crash|cpu_sort)/' 2>"$work/long.stderr" &

@@ -251,12 +251,31 @@ def test_rows_that_are_not_to_be_quoted_are_named_and_marked(folder):
     made = make("table", f"RESULT={path}", "PRECISION=1").stdout
     assert made.startswith(LINE.format(len(marked(made)), 1)) and "cpu_hash" in marked(made), made
     out = run("table.py", timed(folder, cpu_sort=(145, 145, 145, 145))).stdout
-    equal((out.splitlines()[0], marked(out)), (LINE.format(1, 3) + ", or of fewer than 5 samples", ["cpu_sort"]))
+    equal((out.splitlines()[0], marked(out)),
+          (LINE.format(1, 3) + ", or of fewer than 5 samples or 3 visits", ["cpu_sort"]))
     out = run("table.py", timed(folder, cpu_fused=(100, 110, 120, 125, 130))).stdout
     equal(len(marked(out)), 6)
     for word in ("0", "-3", "nan", "x"):
         done = run("table.py", path, "--precision", word)
         assert done.returncode == 1 and "--precision" in done.stderr.splitlines()[-1], done.stderr
+
+
+def test_visits_that_differ_are_uncertain(folder):
+    """Twenty samples of a kernel in five visits, beside a still one. In one visit the same samples would be certain."""
+    need_scipy()
+    data, one = golden(), {k: rows_of(golden(), f"kernel={k}", "mode=cold", "workload=zipf/alpha:0.6")[0]
+                           for k in ("cpu_fused", "cpu_sort")}
+    def quotable(drift, visits=5, precision=0.03):
+        data["benchmarks"] = [row | {"repetition_index": i, "visit": i % visits, "ns_per_lookup": 50 + i / 100 +
+                                     drift * (i % 5 == 4 and kernel == "cpu_sort")}
+                              for kernel, row in one.items() for i in range(20)]
+        result = results.load(save(data, folder, "visits.json"), precision)
+        return [g.quotable(s) for g in result.groups("cold") for s in g.series], result.caution()
+    equal(quotable(0), ([True, True], ""))
+    equal(quotable(5), ([True, False], LINE.format(1, 3).replace("18", "2")))
+    equal(quotable(5, visits=1), ([True, True], ""))
+    equal(quotable(5, visits=1, precision=1e-4), ([False, False], LINE.format(2, 0.01).replace("18", "2") +
+          "; all were measured at one time, and another run may differ by more"))
 
 
 def test_disturbed_samples_and_load_alone_are_no_caution(folder):

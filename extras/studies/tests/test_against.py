@@ -115,9 +115,10 @@ def test_pairs_of_whole_runs(folder):
     lines = noise_study.agreement([runs(1, 1), runs(1, 1.02)])
     equal([x.split(" | ")[1:3] for x in lines[-2:]], [["4", "75.0 %"], ["0", "-"]])
     project = Project(folder, 1.0)
-    done = project.run("noise.py", "--pairs", "2", "--reps", "7", "--seconds", "5", "--precision", "4")
+    done = project.run("noise.py", "--pairs", "2", "--reps", "7", "--visits", "7", "--seconds", "5", "--precision", "4")
     equal(done.returncode, 0)
-    equal([[given[o] for o in ("reps", "seconds", "precision")] for _, given in project.calls()], [["7", "5", "4"]] * 4)
+    equal([[given[o] for o in ("reps", "visits", "seconds", "precision")] for _, given in project.calls()],
+          [["7", "7", "5", "4"]] * 4)
     with open(project.path("pairs.md"), encoding="utf-8") as file:
         equal(done.stdout, file.read())
     assert "| quotable in both runs | 4 | " in done.stdout and "within 4 %" in done.stdout, done.stdout
