@@ -25,8 +25,8 @@
 #|   MODES=          cold, warm, iteration (forward, plan and step as one); cold warm otherwise
 #|   PLACE=          host, device, or all (without a device: host)
 #|   SEED= THREADS= REPS= RING= OUT=build/results   RING: batches that the samples cycle through
-#|   VISITS=5        times that each workload is made anew and has its share of the samples
-#|   SECONDS=600 PRECISION=3   more visits, until ratios are known within 3 %; none begins after 600 s
+#|   VISITS=5        the samples of a run are spread over so many visits to each workload
+#|   SECONDS=600 PRECISION=3   more visits, until ratios are known within 3 %; none begins after 600 s of the run
 #| How to build: CC=clang, NATIVE=0 (portable), SANITIZE=address,undefined or thread, DEBUG=-g, NVCC= (without CUDA),
 #|   CUDA_ARCHS="80 90 100", DEPS=dir (libraries in dir/include and dir/lib: without apt, or without root)
 #| Exit status: 0 fine, 1 usage or environment, 2 a wrong result or a crash; docs/usage.md has all of it
