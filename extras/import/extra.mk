@@ -21,13 +21,13 @@ import:
 	@$(import_install)
 	@$(import_run) $(call given,ROWS) $(call quoted,$(FROM))
 
-# A file that bench cannot read, but import can, is imported once: the trace is named by what the file holds.
-import_uncompressed = $(patsubst %.gz,%,$(patsubst %.bz2,%,$(patsubst %.xz,%,$(patsubst %.zst,%,$(lastword $1)))))
-ifneq ($(filter 1,$(words $(TRACE))),)
-ifneq ($(filter .csv .tsv .jsonl .ndjson .parquet .pq .feather .arrow .npz .pt .pth .svm .libsvm,$(suffix $(call import_uncompressed,$(TRACE)))),)
+# A file that bench cannot read, but import can, is imported once: the trace is named by what the file holds. FORMAT= says
+# that it is such a file, if its name does not.
+import_formats      := .csv .tsv .jsonl .ndjson .parquet .pq .feather .arrow .npz .pt .pth .svm .libsvm
+import_uncompressed  = $(patsubst %.gz,%,$(patsubst %.bz2,%,$(patsubst %.xz,%,$(patsubst %.zst,%,$(lastword $1)))))
+ifneq ($(if $(TRACE),$(FORMAT))$(filter $(import_formats),$(suffix $(call import_uncompressed,$(TRACE)))),)
 override TRACE := $(shell { $(import_install); } >&2 && $(import_run) --once $(call quoted,$(TRACE)))
 $(if $(filter 0,$(.SHELLSTATUS)),,$(error TRACE was not imported; the line above says why))
-endif
 endif
 
 # Without a network the tests skip.

@@ -3,21 +3,27 @@
 """Turns a file of ids that people have on disk into a trace that bench measures: PREFIX.ids.npy, PREFIX.offsets.npy and
 PREFIX.json, which says where the ids come from. Each of several columns gets three files: PREFIX.COLUMN.ids.npy, ...
 
-pandas reads CSV and TSV in pieces, Arrow reads lines of JSON, Parquet and Feather, scikit-learn LibSVM, NumPy .npy and
-.npz, and PyTorch, if it is there, .pt.
+pandas reads CSV and TSV, Arrow lines of JSON, Parquet and Feather, scikit-learn LibSVM, NumPy .npy and .npz, and
+PyTorch .pt; all in pieces.
 """
+import contextlib
 import hashlib
 import io
 import json
+import lzma
 import os
 import re
+import resource
+import shlex
 import sys
+import zipfile
+import zlib
 from pathlib import Path
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "reports"))
 import program
 from program import Arguments, ResultError, say
-from readers import PIECE, READERS, chosen
+from readers import COMPRESSED, PIECE, READERS, chosen
 
 import numpy as np
 import pandas as pd
@@ -25,11 +31,23 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 ID_LIMIT = 1 << 48  # as in harness/workload/trace.h
+COUNTED = 1 << 26   # rows: statistics count lookups of each row of a table that is not larger
 CRITEO = range(14, 40)  # the categorical columns: a label and 13 counts stand before them
-COMPRESSED = (".gz", ".bz2", ".xz", ".zst")
 FORMATS = {".csv": "csv", ".tsv": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet", ".pq": "parquet",
            ".feather": "feather", ".arrow": "feather", ".npz": "npz", ".npy": "npy", ".pt": "pt", ".pth": "pt",
            ".svm": "libsvm", ".libsvm": "libsvm"}
+
+
+@contextlib.contextmanager
+def one_line(what):
+    """An error of a library or of the system takes one line, which begins with what()."""
+    try:
+        yield
+    except OSError as e:
+        raise ResultError(str(e) if e.filename else f"{what()}: {e.strerror or e}") from None
+    except (pa.ArrowException, ValueError, KeyError, EOFError, OverflowError, MemoryError, lzma.LZMAError,
+            zipfile.BadZipFile, zlib.error) as e:
+        raise ResultError(f"{what()}: {' '.join(str(e).split()) or type(e).__name__}") from None
 
 
 def format_of(path):
@@ -62,10 +80,13 @@ class Ids:
                     return values.cast(wide).to_numpy(zero_copy_only=False)
                 except pa.ArrowInvalid:
                     pass
-            wrong = pc.index(pc.match_substring_regex(values, r"^[+-]?[0-9]{1,20}$"), False).as_py()
-            raise ResultError(
-                f"{where(max(wrong, 0))}: {values[max(wrong, 0)].as_py()!r} is no integer id of 64 bits; IDS=hash:N "
-                "or IDS=first-seen takes any text")
+            fits = lambda t: re.fullmatch("-?[0-9]+", t) and -2**63 <= int(t) < 2**64
+            texts = values.to_pylist()
+            wrong = next((i for i, t in enumerate(texts) if not fits(t)), None)
+            if wrong is None:  # each fits, but not all together
+                wrong = next(i for i, t in enumerate(texts) if t.startswith("-"))
+            raise ResultError(f"{where(wrong)}: {texts[wrong]!r} is no integer id of 64 bits; IDS=hash:N or "
+                              "IDS=first-seen takes any text")
         raise ResultError(f"{where(0)}: {values.type} holds no ids; choose other COLUMNS")
 
     def texts(self, values):
@@ -78,12 +99,11 @@ class Ids:
         if not len(values):
             return np.empty(0, np.int64)
         if self.hexadecimal:
+            wrong = pc.index(pc.match_substring_regex(values, "^[0-9a-fA-F]{1,15}$"), False).as_py()
+            if wrong >= 0:
+                raise ResultError(f"{where(wrong)}: {values[wrong].as_py()!r} is no hexadecimal id")
             texts, which = self.texts(values)
-            try:
-                values = pa.array([int(t, 16) for t in texts], pa.int64()).take(pa.array(which))
-            except ValueError:
-                bad = next(i for i, t in enumerate(values.to_pylist()) if not re.fullmatch("[0-9a-fA-F]+", t))
-                raise ResultError(f"{where(bad)}: {values[bad].as_py()!r} is no hexadecimal id") from None
+            values = pa.array([int(t, 16) for t in texts], pa.int64()).take(pa.array(which))
         if self.kind == "modulo":
             return (self.numbers(values, where).astype(np.uint64) % np.uint64(self.rows)).astype(np.int64)
         if self.kind == "keep":
@@ -118,11 +138,17 @@ class Npy:
         return len(text.getvalue())
 
     def write(self, values):
-        self.file.write(np.ascontiguousarray(values, "<i8").data)
+        with one_line(lambda: self.path):
+            self.file.write(np.ascontiguousarray(values, "<i8").data)
         self.count += len(values)
 
-    def values(self):
-        """What was written, mapped."""
+    def pieces(self):
+        """What was written."""
+        self.file.seek(self.begin)
+        while data := self.file.read(8 * PIECE):
+            yield np.frombuffer(data, "<i8")
+
+    def mapped(self):
         self.file.flush()
         return np.memmap(self.file, "<i8", "r", self.begin, (self.count,)) if self.count else np.empty(0, np.int64)
 
@@ -133,7 +159,8 @@ class Npy:
         self.file.close()
 
     def drop(self):
-        self.file.close()
+        with contextlib.suppress(OSError):  # of a full disk
+            self.file.close()
         Path(self.path + ".part").unlink(missing_ok=True)
 
 
@@ -177,7 +204,7 @@ class Feature:
                 f"{self.source}: column {self.name} has not one id in each row, so BY cannot group its rows")
         order, lengths, old = np.argsort(keys, kind="stable"), np.bincount(keys), self.ids
         self.ids = Npy(old.path + ".grouped")
-        values = old.values()
+        values = old.mapped()
         for begin in range(0, len(order), PIECE):
             self.ids.write(values[order[begin:begin + PIECE]])
         old.drop()
@@ -188,28 +215,39 @@ class Feature:
         self.offsets.write(np.concatenate([[0], np.cumsum(lengths)]))
 
     def facts(self):
-        """Counts for the sidecar, and rows: the size that a table needs."""
-        ids = self.ids.values()
-        pieces = [ids[b:b + PIECE] for b in range(0, len(ids), PIECE)]
-        rows = max(self.map.rows, max((int(p.max()) + 1 for p in pieces), default=0))
-        out = {"column": self.name, "bags": self.offsets.count - 1, "lookups": self.ids.count, "table": rows}
-        if rows <= 1 << 26:  # a count of 8 bytes for each row
-            count = np.zeros(rows, np.int64)
-            for p in pieces:
-                np.add.at(count, p, 1)
-            out |= {
-                "distinct": int(np.count_nonzero(count)),
-                "hottest_share": round(float(count.max() / max(len(ids), 1)), 6)
-            }
-        return out
+        """Counts for the sidecar, named as embfuse stats names them; table: the rows that a table needs."""
+        lookups, bags = self.ids.count, self.offsets.count - 1
+        rows = max(self.map.rows, max((int(p.max()) + 1 for p in self.ids.pieces()), default=0))
+        out = {"column": self.name, "bags": bags, "lookups": lookups, "table": rows}
+        empty = longest = end = 0
+        for p in self.offsets.pieces():
+            lengths = np.diff(p, prepend=end)
+            empty, longest, end = empty + int(np.count_nonzero(lengths == 0)), max(longest, int(lengths.max())), p[-1]
+        out |= {"mean_bag": lookups / bags, "longest_bag": longest, "empty_bags": empty - 1}  # offset 0 is no bag
+        if rows > COUNTED or not lookups:
+            return out
+        count = np.zeros(rows, np.uint32 if lookups < 1 << 32 else np.int64)
+        for p in self.ids.pieces():
+            np.add.at(count, p, 1)
+        count.sort()
+        distinct = rows - int(np.searchsorted(count, 1))
+        share = lambda most: round(int(count[-most:].sum(dtype=np.int64)) / lookups, 6)
+        return out | {"distinct": distinct, "distinct_share": round(distinct / lookups, 6), "hottest_share": share(1),
+                      "top_10_share": share(10), "top_1_percent_share": share((distinct + 99) // 100)}
 
-    def close(self):
+    def parts(self):
+        """The files that get their names when all are whole."""
+        return self.ids.path, self.offsets.path, self.prefix + ".json"
+
+    def close(self, sidecar):
         self.ids.close()
         self.offsets.close()
+        program.write_whole(self.prefix + ".json.part", json.dumps(sidecar) + "\n")
 
     def drop(self):
         self.ids.drop()
         self.offsets.drop()
+        Path(self.prefix + ".json.part").unlink(missing_ok=True)
 
 
 def cut(tables, skip, most):
@@ -233,15 +271,27 @@ def wanted(path, names, args):
     return names if every else chosen(path, names, columns), chosen(path, names, args.by) if args.by else []
 
 
+def understood(args, rows, names, ignored):
+    """What was made of the file, in one line."""
+    kind, _, count = args.ids.partition(":")
+    header = {"yes": ", names in line 1", "no": ", no line of names"}.get(args.header, "")
+    return (f"{rows:,} rows of {os.path.basename(args.source)} as {args.format}{header}: {len(names)} "
+            f"feature{'s' * (len(names) != 1)}, {ignored} column{'s' * (ignored != 1)} ignored, "
+            f"bags by {args.by[0] if args.by else 'row'}, ids by {kind}{f' {int(count):,}' if count else ''}")
+
+
 def import_file(path, args, prefix):
-    """Writes a trace for each column; returns the names of their ids, and what their sidecars say."""
+    """Writes a trace for each column; returns the names of their ids, their sidecars, and what was understood."""
     features, keys, by, rows, told = [], Ids("first-seen"), [], 0, 0
+    place = lambda: f"{path}: after row {args.skip + rows}" if rows else path
     try:
-        with READERS[args.format](path, args) as (every, tables):
+        with one_line(place), READERS[args.format](path, args) as (every, tables):
             names, groups = wanted(path, every, args)
-            for name in names:
-                clean = re.sub(r"[^\w.-]", "_", name)
-                features.append(Feature(name, prefix if len(names) == 1 else f"{prefix}.{clean}", args, path))
+            clean = [re.sub(r"[^\w.-]", "_", name) for name in names]
+            if len(set(clean)) < len(clean):
+                clean = [f"{i}.{name}" for i, name in enumerate(clean)]
+            for name, short in zip(names, clean):
+                features.append(Feature(name, prefix if len(names) == 1 else f"{prefix}.{short}", args, path))
             for first, table in cut(tables([*dict.fromkeys([*names, *groups])]), args.skip, args.rows):
                 for f in features:
                     f.add(table[f.name], first)
@@ -263,19 +313,26 @@ def import_file(path, args, prefix):
             "by": " ".join(groups)
         }
         sidecars = []
-        for f in features:
-            if by:
-                f.regroup(np.concatenate(by))
-            sidecars.append(source | f.facts())
-            f.close()
-        for f, sidecar in zip(features, sidecars):
-            for part in (f.ids, f.offsets):
-                os.rename(part.path + ".part", part.path)
-            program.write_whole(f.prefix + ".json", json.dumps(sidecar) + "\n")
-        return [f.ids.path for f in features], sidecars
+        with one_line(lambda: prefix):
+            by = np.concatenate(by) if by else None
+            for f in features:
+                if by is not None:
+                    f.regroup(by)
+                sidecars.append(source | f.facts())
+                f.close(sidecars[-1])
+            for f in features:
+                for part in f.parts():
+                    os.rename(part + ".part", part)
+        ignored = len({*every} - {*names, *groups})
+        return [f.ids.path for f in features], sidecars, understood(args, rows, names, ignored)
     finally:
         for f in features:
             f.drop()
+
+
+def unescaped(text):
+    """With \\t as a tab, and \\x01 as that character."""
+    return text and re.sub(r"\\t|\\x[0-9a-fA-F]{2}", lambda m: m[0].encode().decode("unicode_escape"), text)
 
 
 def main():
@@ -291,8 +348,8 @@ def main():
     parser.add_argument("--missing",
                         choices=("refuse", "empty"),
                         help="what a missing value is: an error, or an empty bag")
-    parser.add_argument("--separator", help="of columns; \\t is a tab")
-    parser.add_argument("--split", help="of the ids in one cell of text, which are a bag")
+    parser.add_argument("--separator", help="of columns; \\t is a tab, \\x01 that character")
+    parser.add_argument("--split", help="of the ids in one cell of text, which are a bag; \\t and \\x20, too")
     parser.add_argument("--header",
                         choices=("auto", "yes", "no"),
                         default="auto",
@@ -314,8 +371,12 @@ def main():
     if len(args.by) > 1:
         raise ResultError("BY takes one column")
     args.missing = args.missing or ("empty" if args.format == "criteo" else "refuse")
-    args.separator = args.separator and args.separator.replace("\\t", "\t")
-    prefix = args.to or os.path.join("build", "import", os.path.basename(args.source).split(".")[0])
+    args.separator, args.split = unescaped(args.separator), unescaped(args.split)
+    name = re.sub(r"[^\w-]", "_", os.path.basename(args.source).split(".")[0])  # a comma would end it in TRACE
+    prefix = args.to or os.path.join("build", "import", name)
+    if "," in prefix:
+        raise ResultError(f"TO={prefix}: a comma separates traces; choose a name without")
+    args.folder = os.path.dirname(prefix) or "."
     with open(args.source, "rb") as file:
         args.digest = hashlib.file_digest(file, "sha256").hexdigest()
     if args.once:
@@ -323,11 +384,10 @@ def main():
     if args.once and os.path.exists(prefix + ".list"):
         print(Path(prefix + ".list").read_text())
         return
-    os.makedirs(os.path.dirname(prefix) or ".", exist_ok=True)
-    try:
-        files, sidecars = import_file(args.source, args, prefix)
-    except (pa.ArrowException, ValueError, KeyError, EOFError) as e:
-        raise ResultError(f"{args.source}: {' '.join(str(e).split())}") from None
+    os.makedirs(args.folder, exist_ok=True)
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))  # a feature has two open files
+    files, sidecars, line = import_file(args.source, args, prefix)
     if args.once:
         program.write_whole(prefix + ".list", ",".join(files))
         sys.stdout, told = sys.stderr, sys.stdout
@@ -335,9 +395,7 @@ def main():
     for s in sidecars:
         print(f"{s['column']}: {s['bags']} bags, {s['lookups']} lookups, table of {s['table']} rows" +
               (f", {s['distinct']} of them looked up" if "distinct" in s else ""))
-    s = sidecars[0]
-    print(f"{s['rows']} rows of {s['source']} as {s['format']}, ids by {s['ids']}. Measure them:\n"
-          f"    make bench TRACE={','.join(files)}")
+    print(f"{line}. Measure them:\n    make bench TRACE={shlex.quote(','.join(files))}")
 
 
 if __name__ == "__main__":

@@ -109,7 +109,10 @@ int trace_read(const char *path, struct trace *out, struct error *err) {
         return fail(err, "%s: these are the offsets of a trace; name the file of its ids", path);
     if (before(path, ".npy") >= 0) return read_arrays(path, out, err);
     if (trace_is_named(path)) return trace_read_text(path, out, err);
-    return fail(err, "%s: no known kind of trace; accepted are *.txt, *.txt.gz and *.npy", path);
+    return fail(err,
+                "%s: no known kind of trace; accepted are *.txt, *.txt.gz and *.npy; "
+                "make import FROM='%s' makes one of other files",
+                path, path);
 }
 
 void trace_free(struct trace *t) {

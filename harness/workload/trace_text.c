@@ -57,6 +57,15 @@ static int bad_character(const struct scanner *s, int c) {
                 s->name, (long long)s->bags + 1, shown);
 }
 
+/* Numbers with tabs between them are a table: its columns are no bag. */
+static int found_tab(const struct scanner *s) {
+    return fail(s->err,
+                "%s: line %lld: a tab; blanks separate ids. If this is a table, one of its columns "
+                "becomes a trace: "
+                "make import FROM='%s' FORMAT=tsv COLUMNS=1 BY=0",
+                s->name, (long long)s->bags + 1, s->name);
+}
+
 /* A small file can decompress to any size. Every id has at most 15 digits and a blank, twice what
  * it takes in memory: text beyond that is padded. */
 static bool too_large(const struct scanner *s) {
@@ -120,7 +129,8 @@ static int scan_text(struct scanner *s) {
             return fail(s->err,
                         "%s: line %lld: negative id; drop padding from the file, ids start at 0",
                         s->name, (long long)s->bags + 1);
-        if (!memchr(" \t\r\n", c, 4) || (c == '\r' && after >= 0 && after != '\n'))
+        if (c == '\t') return found_tab(s);
+        if (!memchr(" \r\n", c, 3) || (c == '\r' && after >= 0 && after != '\n'))
             return bad_character(s, c);
         if (c == '\n' && end_line(s)) return -1;
         c = after;

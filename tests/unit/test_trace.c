@@ -66,7 +66,9 @@ struct text_case {
 static const struct text_case texts[] = {
     {"one id", "7\n", "7|", 0},
     {"carriage returns", "1 2\r\n3\r\n", "1 2|3|", 0},
-    {"tabs and many blanks", " \t1  2\t\t3 \n\t4\t\n", "1 2 3|4|", 0},
+    {"many blanks", "  1  2   3 \n 4 \n", "1 2 3|4|", 0},
+    {"a table", "196 242\n186\t302\t3\n", 0, "line 2: a tab; blanks separate ids"},
+    {"what makes a trace of it", "186\t302\n", 0, "make import FROM="},
     {"empty bags", "\n1\n \n\r\n", "|1|||", 0},
     {"largest id", "281474976710655\n", "281474976710655|", 0},
     {"empty text", "", 0, "empty trace"},
@@ -213,7 +215,8 @@ static void no_regular_file(void **state) {
         assert_refused(path.text, path.text, "a device, not a regular file");
         unlink(path.text);
     }
-    assert_refused("a.csv", "a.csv", "accepted are *.txt, *.txt.gz and *.npy");
+    assert_refused("a.csv", "a.csv",
+                   "accepted are *.txt, *.txt.gz and *.npy; make import FROM='a.csv'");
 }
 
 /* --- memory --------------------------------------------------------------------------------- */

@@ -2,6 +2,9 @@
 # SPDX-License-Identifier: MIT
 """TAP tests of extras/import/: files written by the libraries that people write them with become traces."""
 
+import contextlib
+import importlib.util
+import io
 import json
 import os
 import resource
@@ -22,7 +25,23 @@ if sys.argv[1:] != ["here"]:
 
 import numpy as np
 import pandas as pd
+import program
 
+spec = importlib.util.spec_from_file_location("importer", tool("import.py"))  # import is no name of a module
+importer = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(importer)
+
+# An interpreter that has PyTorch, as tap.use_torch() finds it, beside the one that has pandas.
+TORCH = os.environ.setdefault("TORCH_PYTHON", os.path.join(ROOT, "build", "peers", "venv", "bin", "python"))
+LIMITED = """
+import resource, runpy, sys
+import numpy, pandas, pyarrow.compute, sklearn.datasets
+own = int(next(line for line in open("/proc/self/status") if line.startswith("VmData")).split()[1]) << 10
+resource.setrlimit(resource.RLIMIT_DATA, (own + int(sys.argv[1]), own + int(sys.argv[1])))
+sys.argv = sys.argv[2:]
+sys.path.insert(0, sys.argv[0].rpartition("/")[0])
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
 USERS, ITEMS = [3, 1, 3, 3, 1], [70, 5, 0, 5, 9]
 
 
@@ -31,23 +50,22 @@ def ratings():
 
 
 def imported(folder, source, *args):
-    """What import.py says."""
-    return subprocess.run(
-        [
-            sys.executable,
-            "-W",
-            "ignore",
-            tool("import.py"),
-            os.path.join(folder, source),
-            "--to",
-            os.path.join(folder, "out"),
-            *args,
-        ],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    """What import.py says, in this process, since it takes a second to load its libraries."""
+    out, err, status = io.StringIO(), io.StringIO(), 0
+    sys.argv = command(folder, source, *args)
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        try:
+            program.run(importer.main)
+        except SystemExit as e:  # with a text it prints that and has status 1
+            status = e.code or 0
+            if isinstance(status, str):
+                status = 1
+                print(e.code, file=err)
+    return subprocess.CompletedProcess(sys.argv, status, out.getvalue(), err.getvalue())
+
+
+def command(folder, source, *args):
+    return [tool("import.py"), os.path.join(folder, source), "--to", os.path.join(folder, "out"), *args]
 
 
 def bags(folder, *column):
@@ -64,10 +82,12 @@ def good(folder, source, *args):
 
 
 def refused(folder, source, *args):
-    """The one line that refuses; nothing is written."""
+    """The one line that refuses and names the file; nothing is written."""
+    before = sorted(os.listdir(folder))
     done = imported(folder, source, *args)
-    assert done.returncode == 1 and done.stderr.count("\n") == 1, (done.returncode, done.stderr)
-    assert not [f for f in os.listdir(folder) if f.startswith("out")], os.listdir(folder)
+    assert done.returncode == 1 and done.stderr.count("\n") == 1, (source, args, done.returncode, done.stderr)
+    assert os.path.join(folder, source) in done.stderr and not done.stdout, (source, args, done.stderr)
+    assert sorted(os.listdir(folder)) == before, os.listdir(folder)
     return done.stderr
 
 
@@ -180,59 +200,190 @@ def test_ids_are_mapped(folder):
     )
 
 
-def test_bad_files_get_one_line(folder):
-    write = lambda name, text: open(os.path.join(folder, name), "w", encoding="utf-8").write(text)
-    write("a.csv", "user,item\n1,2\n1,x7\n")
-    assert "a.csv: row 2, column item: 'x7'" in refused(folder, "a.csv", "--columns=item")
-    assert "which columns are ids" in refused(folder, "a.csv") and "user item" in refused(
-        folder, "a.csv", "--columns=nope"
-    )
-    assert "has no column nope" in refused(folder, "a.csv", "--columns=user", "--by=nope")
-    write("b.csv", "u,i\n1,2\n1,\n")
-    assert "b.csv: row 2, column i: no value; MISSING=empty" in refused(folder, "b.csv", "--columns=i")
-    write("c.csv", "u,i\n1,-4\n")
-    assert "row 1, column i: id -4 is outside" in refused(folder, "c.csv", "--columns=i")
-    write("d.csv", "u,i\n1,99999999999999999999999\n")
-    assert "row 1, column i: '99999999999999999999999'" in refused(folder, "d.csv", "--columns=i", "--ids=modulo:7")
-    write("e.csv", "u,i\n1,2,3,4\n")
-    write("broken.parquet", "no parquet at all")
-    write("empty.csv", "")
-    write("none.csv", "u,i\n")
-    write("half.jsonl", '{"i": 1}\n{"i": \n')
-    pd.DataFrame({"x": [1.5]}).to_parquet(os.path.join(folder, "float.parquet"))
-    np.savez(os.path.join(folder, "k.npz"), v=[1, 2, 3], lengths=[1, 1])
-    for name, *args in (
-        ("e.csv", "--columns=i"),
-        ("broken.parquet",),
-        ("empty.csv",),
-        ("none.csv", "--columns=i"),
-        ("half.jsonl",),
-        ("float.parquet",),
-        ("k.npz", "--columns=v", "--lengths=lengths"),
-        ("k.npz", "--columns=v", "--offsets=o"),
-        ("missing.csv",),
-        ("a.csv", "--columns=user", "--ids=modulo:0"),
-        ("a.csv", "--columns=user", "--skip=9"),
+def test_tensors_of_pytorch(folder):
+    """The files of dlrm_datasets are a tuple of indices, offsets and lengths [features, bags]."""
+    done = subprocess.run([TORCH, "-W", "ignore", "-c", """if True:
+        import gzip, sys, torch
+        t = torch.tensor
+        dlrm = t([4, 5, 6, 7, 8, 9]), t([0, 1, 3, 3, 6]), t([[1, 2], [0, 3]], dtype=torch.int32)
+        torch.save(dlrm, "dlrm.pt")
+        torch.save(dlrm, "old.pt", _use_new_zipfile_serialization=False)
+        with gzip.open("dlrm.pt.gz", "wb") as file:
+            torch.save(dlrm, file)
+        torch.save({"user": t([3, 1]), "item": t([7, 9])}, "dict.pt")
+        torch.save([t([3, 1]), t([7, 9]), t([0, 2])], "list.pt")
+        torch.save(t([[3, 7], [1, 9]]), "one.pth")
+        torch.save({"user": t([3.5])}, "float.pt")
+        torch.save({"user": 3}, "none.pt")
+        """], cwd=folder, capture_output=True, text=True, check=False) if os.path.exists(TORCH) else None
+    if not done or "No module named 'torch'" in done.stderr:
+        raise tap.Skip("no PyTorch; TORCH_PYTHON names an interpreter that has it")
+    assert done.returncode == 0, done.stderr
+    for name in ("old.pt", "dlrm.pt.gz"):
+        good(folder, name)
+        assert bags(folder, "feature0") == [[4], [5, 6]] and bags(folder, "feature1") == [[], [7, 8, 9]], name
+    good(folder, "dlrm.pt", "--columns=feature1")
+    assert bags(folder) == [[], [7, 8, 9]]
+    good(folder, "dict.pt", "--columns=item")
+    assert bags(folder) == [[7], [9]]
+    for name, columns in (("list.pt", ("0", "1", "2")), ("one.pth", ("ids.0", "ids.1"))):
+        good(folder, name)
+        assert [bags(folder, c) for c in columns[:2]] == [[[3], [1]], [[7], [9]]], name
+    drop_traces(folder)
+    assert "column user: float holds no ids" in refused(folder, "float.pt")
+    assert "takes a tensor, or a list" in refused(folder, "none.pt")
+    cut(folder, "dlrm.pt", "cut.pt")
+    refused(folder, "cut.pt")
+
+
+def test_without_pytorch_the_line_says_how(folder):
+    write(folder, "a.pt", "")
+    without = tap.script(folder, "without", f'#!/bin/sh\nexec {sys.executable} -S "$@"\n')  # without installed modules
+    had, os.environ["TORCH_PYTHON"] = TORCH, without
+    try:
+        assert "TORCH_PYTHON names an interpreter" in refused(folder, "a.pt")
+    finally:
+        os.environ["TORCH_PYTHON"] = had
+
+
+def write(folder, name, text):
+    with open(os.path.join(folder, name), "w", encoding="utf-8") as file:
+        file.write(text)
+
+
+def cut(folder, name, short):
+    """The first two thirds of a file."""
+    with open(os.path.join(folder, name), "rb") as whole, open(os.path.join(folder, short), "wb") as part:
+        data = whole.read()
+        part.write(data[:len(data) * 2 // 3])
+
+
+def drop_traces(folder):
+    for name in os.listdir(folder):
+        if name.startswith("out"):
+            os.unlink(os.path.join(folder, name))
+
+
+def test_bad_ids_get_one_line_with_row_and_column(folder):
+    for name, text, says, *args in (
+        ("text.csv", "user,item\n1,2\n1,x7\n", "row 2, column item: 'x7'", "--columns=item"),
+        ("missing.csv", "u,i\n1,2\n1,\n", "row 2, column i: no value; MISSING=empty", "--columns=i"),
+        ("short.csv", "u,i\n1,2\n1\n", "row 2, column i: no value", "--columns=i"),
+        ("negative.csv", "u,i\n1,-4\n", "row 1, column i: id -4 is outside", "--columns=i"),
+        ("large.csv", "u,i\n1,2\n1,281474976710656\n", "row 2, column i: id 281474976710656 is out", "--columns=i"),
+        ("beyond.csv", "i\n1\n18446744073709551616\n", "row 2, column i: '18446744073709551616'", "--ids=modulo:7"),
+        ("both.csv", "i\n9223372036854775808\n-1\n", "row 2, column i: '-1'", "--ids=modulo:7"),
+        ("float.csv", "i\n1\n2.0\n", "row 2, column i: '2.0'"),
+        ("long.csv", "u,i\n1,2\n1,2,3,4\n", "line 3, saw 4", "--columns=i"),
+        ("list.csv", "t\n1|2\n3|x\n", "row 2, column t: 'x'", "--split=|"),
+        ("null.jsonl", '{"i": 1}\n{"i": null}\n', "row 2, column i: no value"),
+        ("half.jsonl", '{"i": 1}\n{"i": \n', "JSON parse error"),
+        ("mixed.jsonl", '{"i": 1}\n{"i": "a"}\n', "JSON parse error"),
+        ("negative.jsonl", '{"i": [1, 2]}\n{"i": [3, -2]}\n', "row 2, column i: id -2 is outside"),
+        ("float.jsonl", '{"i": 1.5}\n', "column i: double holds no ids"),
+        ("negative.svm", "1 3:1\n0 -3:1\n", "line 2: Invalid index -3"),
+        ("text.svm", "1 3:1\n0 3:1 4:1\n1 x\n", "line 3:"),
+        ("large.svm", "1 3:1\n0 99999999999:1\n", "line 2: value too large"),
     ):
-        assert os.path.join(folder, name) in refused(folder, name, *args) or "IDS=modulo:0" in refused(
-            folder, name, *args
-        )
-    write("u.data", "1\t2\n")
+        write(folder, name, text)
+        assert says in refused(folder, name, *args), (name, refused(folder, name, *args))
+    pd.DataFrame({"x": [1.5]}).to_parquet(os.path.join(folder, "float.parquet"))
+    assert "column x: double holds no ids" in refused(folder, "float.parquet")
+    line = "\t".join(["1", *["9"] * 13, "0x2", *["0000000a"] * 25])
+    write(folder, "day_0", line + "\n")
+    told = refused(folder, "day_0", "--format=criteo", "--ids=modulo:9")
+    assert "row 1, column 14: '0x2' is no hexadecimal id" in told, told
+
+
+def test_files_that_are_no_trace_get_one_line(folder):
+    write(folder, "a.csv", "user,item\n1,2\n")
+    for says, *args in (
+        ("which columns are ids",),
+        ("has no column nope; its columns: user item", "--columns=nope"),
+        ("has no column nope", "--columns=user", "--by=nope"),
+        ("no ids in 0 rows after SKIP", "--columns=user", "--skip=9"),
+    ):
+        assert says in refused(folder, "a.csv", *args)
+    for name in ("e.csv", "e.tsv.gz", "e.jsonl", "e.parquet", "e.feather", "e.npy", "e.npz", "e.svm", "e.svm.xz"):
+        write(folder, name, "")
+        refused(folder, name)
+        write(folder, "not." + name, "neither ids\nnor an archive\n")
+        refused(folder, "not." + name)
+    write(folder, "none.csv", "u,i\n")
+    pd.DataFrame({"i": np.empty(0, np.int64)}).to_parquet(os.path.join(folder, "none.parquet"))
+    np.save(os.path.join(folder, "none.npy"), np.empty(0, np.int64))
+    for name in ("none.csv", "none.parquet", "none.npy"):
+        assert "no ids in 0 rows" in refused(folder, name, *["--columns=i"] * (name == "none.csv"))
+    np.savez(os.path.join(folder, "k.npz"), v=[1, 2, 3], lengths=[1, 1], cube=np.zeros((2, 2, 2)))
+    assert "do not cut 3 ids into bags" in refused(folder, "k.npz", "--columns=v", "--lengths=lengths")
+    assert "names an array beside" in refused(folder, "k.npz", "--columns=v", "--offsets=o")
+    assert "of one length" in refused(folder, "k.npz", "--columns=v lengths")
+    assert "has no column cube" in refused(folder, "k.npz", "--columns=cube")
+    refused(folder, "missing.csv")
+    write(folder, "u.data", "1\t2\n")
     assert "its name says no format; FORMAT=" in refused(folder, "u.data")
+    assert "IDS=modulo:0" in imported(folder, "a.csv", "--columns=user", "--ids=modulo:0").stderr
+    done = subprocess.run([sys.executable, tool("import.py"), os.path.join(folder, "a.csv"), "--to=a,b"], text=True,
+                          capture_output=True, check=False)
+    assert done.returncode == 1 and "TO=a,b: a comma separates traces" in done.stderr, done.stderr
+
+
+def test_compressed_files_that_are_cut_short_get_one_line(folder):
+    """The module zstandard reads such a file without a word."""
+    rng = np.random.default_rng(1)
+    d = pd.DataFrame({"i": rng.integers(0, 1 << 40, 50_000)})
+    lines = "".join(f"1 {i}:1\n" for i in rng.integers(0, 1 << 30, 50_000))
+    np.savez_compressed(os.path.join(folder, "r.npz"), i=d["i"])
+    for end in (".gz", ".bz2", ".xz", ".zst"):
+        d.to_csv(os.path.join(folder, "r.csv" + end), index=False)
+        d.to_json(os.path.join(folder, "r.jsonl" + end), orient="records", lines=True)
+        name = os.path.join(folder, "r.svm" + end)
+        with pd.io.common.get_handle(name, "w", compression="infer") as file:
+            file.handle.write(lines)
+        name = os.path.join(folder, "r.npy" + end)
+        with pd.io.common.get_handle(name, "wb", compression="infer", is_text=False) as file:
+            np.save(file.handle, d["i"].to_numpy())
+    names = sorted(os.listdir(folder))
+    assert len(names) == 17, names
+    for name in names:
+        cut(folder, name, "cut." + name)
+        refused(folder, "cut." + name)
+    sizes = set()
+    for name in names:
+        good(folder, name)
+        sizes.add(len(bags(folder)))
+    assert sizes == {50_000}, sizes
 
 
 def test_a_full_disk_leaves_nothing(folder):
-    pd.DataFrame({"i": np.arange(100000)}).to_parquet(os.path.join(folder, "i.parquet"))
-    most = 200000
-    done = subprocess.run(
-        [sys.executable, tool("import.py"), os.path.join(folder, "i.parquet"), "--to", os.path.join(folder, "out")],
-        capture_output=True,
-        text=True,
-        check=False,
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (most, most)),
-    )
-    assert done.returncode == 1 and done.stderr.count("\n") == 1, done.stderr
-    assert not [f for f in os.listdir(folder) if f.startswith("out")], os.listdir(folder)
+    d = pd.DataFrame({"i": np.arange(100000)})
+    d.to_parquet(os.path.join(folder, "i.parquet"))
+    np.savez_compressed(os.path.join(folder, "i.npz"), i=d["i"])
+    d.to_csv(os.path.join(folder, "i.csv"), index=False)
+    for name in ("i.parquet", "i.npz", "i.csv"):
+        for most in (100, 200_000, 800_100):  # at the end, while ids are written, while offsets are
+            done = subprocess.run([sys.executable, *command(folder, name)], capture_output=True, text=True, check=False,
+                                  preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (most, most)))
+            assert done.returncode == 1 and done.stderr.count("\n") == 1, (name, most, done.stderr)
+            assert "File too large" in done.stderr, (name, most, done.stderr)
+            assert sorted(os.listdir(folder)) == ["i.csv", "i.npz", "i.parquet"], os.listdir(folder)
+
+
+def test_memory_does_not_grow_with_the_file(folder):
+    """Each file would take more than the limit as a whole, which is beside what the libraries take."""
+    many, limit = 16_000_000, 96 << 20
+    ids = np.lib.format.open_memmap(os.path.join(folder, "n.npy"), "w+", np.int64, (many,))  # zeros, which take no disk
+    np.savez_compressed(os.path.join(folder, "n.npz"), ids=ids)
+    line = "1 " + " ".join(f"{i}:1" for i in range(10, 90)) + "\n"
+    with open(os.path.join(folder, "n.svm"), "w", encoding="ascii") as file:
+        for _ in range(500):
+            file.write(line * 150)
+    for name in ("n.npy", "n.npz", "n.svm"):
+        done = subprocess.run([sys.executable, "-c", LIMITED, str(limit), *command(folder, name)], text=True,
+                              capture_output=True, check=False, env=os.environ | {"OMP_NUM_THREADS": "1"})
+        assert done.returncode == 0, (name, done.stderr)
+        told = json.load(open(os.path.join(folder, "out.json"), encoding="utf-8"))
+        assert told["lookups"] == (many if name != "n.svm" else 6_000_000), (name, told)
 
 
 def test_pieces_give_what_one_does(folder):
@@ -245,6 +396,65 @@ def test_pieces_give_what_one_does(folder):
     assert f"row {n}, column i: id -1" in imported(folder, "m.csv").stderr
 
 
+def test_blanks_and_commas_in_names(folder):
+    """make import FROM= and make bench TRACE= take them; a trace has none, since a comma separates traces in TRACE=."""
+    where = os.path.join(folder, "my clicks, new")
+    os.mkdir(where)
+    source = os.path.join(where, "user's items, v2.csv")
+    ratings().to_csv(source, index=False)
+    make = lambda *args: subprocess.run(["make", "--no-print-directory", "-s", "NVCC=", *args], cwd=ROOT, text=True,
+                                        capture_output=True, check=False)
+    done = make("import", "FROM=" + source, "COLUMNS=item", "BY=user", f"TO={folder}/one two")
+    assert done.returncode == 0, done.stderr
+    assert f"make bench TRACE='{folder}/one two.ids.npy'" in done.stdout, done.stdout
+    assert "5 rows of user's items, v2.csv as csv, names in line 1: 1 feature, 1 column ignored, bags by user, " \
+           "ids by keep" in done.stdout.replace("\n", " "), done.stdout
+    shown = make("--eval", "shown: ; @echo '[$(TRACE)]'", "shown", "TRACE=" + source, "COLUMNS=item", f"TO={folder}/t")
+    assert shown.returncode == 0 and shown.stdout.startswith(f"[{folder}/t-") and "," not in shown.stdout, shown
+    assert os.path.exists(shown.stdout.strip()[1:-1]), shown.stdout
+    imported_here = subprocess.run([sys.executable, tool("import.py"), source, "--columns=item user"], cwd=folder,
+                                   text=True, capture_output=True, check=False)
+    assert imported_here.returncode == 0, imported_here.stderr
+    assert sorted(os.listdir(os.path.join(folder, "build", "import")))[0] == "user_s_items__v2.item.ids.npy"
+
+
+def test_a_table_is_no_trace(folder):
+    """u.data of MovieLens: numbers with tabs between them. The line that refuses names the import, which works."""
+    table = "".join(f"{u}\t{i}\t5\t88125094{u}\n" for u, i in zip(USERS, ITEMS))
+    for name in ("u.data", "u.txt"):
+        write(folder, name, table)
+        reads = ["bench", f"--trace={folder}/{name}"] if name == "u.data" else ["embfuse", "stats", f"{folder}/{name}"]
+        done = subprocess.run([os.path.join(ROOT, tap.BUILD, reads[0]), *reads[1:]], cwd=ROOT, text=True,
+                              capture_output=True, check=False)
+        assert done.returncode == 1, done.stderr
+        assert f"make import FROM='{folder}/{name}'" in done.stderr, done.stderr
+        good(folder, name, "--format=tsv", "--columns=1", "--by=0")
+        assert bags(folder) == [[70, 0, 5], [5, 9]]
+
+
+def test_the_sidecar_says_what_stats_say(folder):
+    rng = np.random.default_rng(7)
+    np.savez(os.path.join(folder, "s.npz"), ids=rng.zipf(1.3, 5000) % 3000, lengths=[0, 4000, 0, 1, 999])
+    said = good(folder, "s.npz", "--lengths=lengths")
+    assert "5 rows of s.npz as npz: 1 feature, 0 columns ignored, bags by row, ids by keep" in said, said
+    told = json.load(open(os.path.join(folder, "out.json"), encoding="utf-8"))
+    done = subprocess.run([os.path.join(ROOT, tap.BUILD, "embfuse"), "stats", os.path.join(folder, "out.ids.npy"),
+                           "--bags=5", "--json"], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    (stats,) = json.loads(done.stdout)
+    shared = ("bags", "lookups", "distinct", "distinct_share", "hottest_share", "top_10_share", "top_1_percent_share",
+              "mean_bag", "longest_bag", "empty_bags")
+    assert all(abs(told[k] - stats[k]) < 1e-5 for k in shared), (told, stats)
+    assert told["table"] == stats["table_rows"] and told["distinct"] > 100, told
+
+
+def test_escapes_and_lists_without_a_header(folder):
+    """As the file of the RecSys Challenge of Twitter: \\x01 between columns, tabs between the ids of a list."""
+    write(folder, "part", "101\t7\t7\x01\x01x\n102\x01a\x01y\n")
+    good(folder, "part", "--format=csv", "--separator=\\x01", "--columns=0", "--split=\\t")
+    assert bags(folder) == [[101, 7, 7], [102]]
+
+
 def test_bench_takes_the_file_and_records_where_it_is_from(folder):
     ratings().to_csv(os.path.join(folder, "clicks.csv"), index=False)
     once = lambda *more: good(folder, "clicks.csv", "--columns=user item", "--once", *more).strip()
@@ -252,7 +462,7 @@ def test_bench_takes_the_file_and_records_where_it_is_from(folder):
     assert names == once() and names != once("--ids=modulo:3"), names
     bench = os.path.join(ROOT, tap.BUILD, "bench")
     done = subprocess.run([bench, f"--trace={names}", "--filter=sgd/cpu_sort/cold", "--rule=sgd", "--reps=1",
-                           "--out=" + os.path.join(folder, "measured")], cwd=ROOT, text=True, capture_output=True, check=False)
+                           f"--out={folder}/measured"], cwd=ROOT, text=True, capture_output=True, check=False)
     assert done.returncode == 0, done.stderr
     context = json.load(open(os.path.join(folder, "measured", "bench.json"), encoding="utf-8"))["context"]
     origins = [json.loads(v) for k, v in context.items() if k.startswith("emb_trace_")]
