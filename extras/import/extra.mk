@@ -5,7 +5,8 @@
 #|                installs pandas and Arrow into build/import/venv, once (600 MB). COLUMNS="user item" (names, or numbers
 #|                from 0), BY=user (its rows are a bag), IDS=keep|modulo:N|hash:N|first-seen, MISSING=empty, SPLIT='|',
 #|                SEPARATOR=, HEADER=yes|no, FORMAT= (criteo, too), OFFSETS= LENGTHS= (arrays), ROWS= SKIP=, TO=prefix.
-#|                TRACE= of bench takes such a file, too, with the same variables
+#|                TORCH_PYTHON=interpreter with PyTorch, in the environment, for .pt. TRACE= of bench takes such a file,
+#|                too, with the same variables
 
 .PHONY: import
 import_venv      := build/import/venv

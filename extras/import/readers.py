@@ -21,7 +21,7 @@ import pyarrow as pa
 from program import ResultError
 
 PIECE = 250_000   # rows, or ids of lists, that are in memory at once
-BLOCK = 16 << 20  # bytes of text that are parsed at once; a line of JSON is shorter
+BLOCK = 16 << 20  # bytes of cells or ids that are in memory at once; of lines a quarter
 SEPARATORS = {"csv": ",", "tsv": "\t", "criteo": "\t"}
 COMPRESSED = (".gz", ".bz2", ".xz", ".zst")
 
@@ -87,9 +87,23 @@ def separated(path, args):
 
 @contextlib.contextmanager
 def json_lines(path, _):
+    """The first lines say which columns there are, and of which types. Arrow's own reader of pieces keeps them all."""
     import pyarrow.json
-    with opened(path) as file, pyarrow.json.open_json(file, pyarrow.json.ReadOptions(block_size=BLOCK)) as stream:
-        yield stream.schema.names, lambda used: (pa.Table.from_batches([b]).select(used) for b in stream)
+
+    def parsed(lines, **how):
+        return pyarrow.json.read_json(pa.BufferReader(b"".join(lines)),
+                                      pyarrow.json.ReadOptions(block_size=sum(map(len, lines)) + 1, use_threads=False),
+                                      pyarrow.json.ParseOptions(**how))
+
+    def tables(used):
+        schema = pa.schema([first.schema.field(name) for name in used])
+        yield first.select(used)
+        while lines := file.readlines(BLOCK // 4):
+            yield parsed(lines, explicit_schema=schema, unexpected_field_behavior="ignore").select(used)
+
+    with opened(path) as stream, io.BufferedReader(stream) as file:
+        first = parsed(file.readlines(BLOCK // 4))
+        yield first.schema.names, tables
 
 
 @contextlib.contextmanager
@@ -99,8 +113,9 @@ def parquet(path, _):
         groups = [file.metadata.row_group(g) for g in range(file.metadata.num_row_groups)]
         values = sum(max(g.column(c).num_values for c in range(g.num_columns)) for g in groups)
         rows = max(1, PIECE * file.metadata.num_rows // max(values, 1))  # lists have more values than rows
-        yield file.schema_arrow.names, lambda used: (pa.Table.from_batches([b])
-                                                     for b in file.iter_batches(rows, columns=used))
+        # A reader of several row groups keeps what it has read of each.
+        yield file.schema_arrow.names, lambda used: (pa.Table.from_batches([b]) for g in range(len(groups))
+                                                     for b in file.iter_batches(rows, row_groups=[g], columns=used))
 
 
 @contextlib.contextmanager
