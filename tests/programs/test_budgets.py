@@ -10,11 +10,11 @@ import tap
 
 # Lines, words or files: at most.
 BUDGETS = {
-    "core": 37300,                # lines of code outside of its tests
-    "core tests": 14000,
-    "extras": 34400,
-    "extras tests": 13400,
-    "words of Markdown": 29000,   # outside of results: reports/results/ and the study/ of an extra
+    "core": 37500,                # lines of code outside of its tests
+    "core tests": 14100,
+    "extras": 36100,
+    "extras tests": 14800,
+    "words of Markdown": 29500,   # outside of results: reports/results/ and the study/ of an extra
     "lines of README.md": 120,
     "lines of make help": 30,
     "files that cpu_fused reaches": 24,  # rules and generated lists aside
