@@ -14,7 +14,7 @@ BUDGETS = {
     "core tests": 14100,
     "extras": 36100,
     "extras tests": 14800,
-    "words of Markdown": 29500,   # outside of results: reports/results/ and the study/ of an extra
+    "words of Markdown": 30000,   # outside of results: reports/results/ and the study/ of an extra
     "lines of README.md": 120,
     "lines of make help": 30,
     "files that cpu_fused reaches": 24,  # rules and generated lists aside
