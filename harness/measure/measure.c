@@ -205,13 +205,12 @@ int measure_admit(struct measure *m, const struct kernel *k, enum cache_mode mod
     struct place_scratch scratch = {0};
     struct step_parts parts = {0};
     size_t resident = m->at[k->place].scratch.bytes;
+    memset(use, 0, sizeof *use);
     struct place *p = place_of(m, k);
-    if (use) memset(use, 0, sizeof *use);
     if (!p) return fail(err, "%s: its place is not open", k->name);
     int status = mode == MODE_ITERATION ? open_forward(m, k, err) : 0;
     if (status == 0) status = scratch_for(m, k, &scratch, err);
-    if (status == 0 && !use) status = p->ops->scratch_fill(p, &scratch, POISON, err);
-    if (status == 0 && use) {
+    if (status == 0) {
         const struct place_job job = job_of(m, k, mode, 0, &scratch);
         use->declared = (int64_t)scratch.bytes;
         status = p->ops->parts(p, &job, &parts, err);
@@ -224,6 +223,17 @@ int measure_admit(struct measure *m, const struct kernel *k, enum cache_mode mod
     struct error later;
     bool lost = keep_scratch(m, k, &scratch, status == 0, resident, status < 0 ? &later : err);
     return lost && status == 0 ? -1 : status;
+}
+
+int measure_admit_again(struct measure *m, const struct kernel *k, enum cache_mode mode,
+                        struct error *err) {
+    struct place *p = place_of(m, k);
+    struct place_scratch none = {0};
+    size_t bytes;
+    if (!p) return fail(err, "%s: its place is not open", k->name);
+    if (mode == MODE_ITERATION && open_forward(m, k, err)) return -1;
+    if (p->ops->scratch_bytes(p, k, &bytes, err)) return -1;
+    return keep_scratch(m, k, &none, false, bytes, err);
 }
 
 /* Measures the ceilings, or keeps the latest ones: the host's hold for as many samples as its kernels have in a round,

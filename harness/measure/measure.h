@@ -88,10 +88,14 @@ void measure_close(struct measure *m);
  * for sampling. Returns 0 if the kernel is right; -1 with the reason in err if it could not run; 1
  * with the mismatch in *out if it is wrong. Leaves the tables as before. MODE_ITERATION runs and checks
  * an iteration with the kernel, output and rows; cold and warm are the same here. An iteration has the
- * fastest recorded forward of the place, and is refused where this refuses the batches. use and out NULL: the kernel
- * was admitted to the same workload before, and is neither run nor checked. */
+ * fastest recorded forward of the place, and is refused where this refuses the batches. */
 int measure_admit(struct measure *m, const struct kernel *k, enum cache_mode mode,
                   struct scratch_use *use, struct check_result *out, struct error *err);
+
+/* Makes scratch for sampling resident, for a kernel that was admitted when the same workload was open before. Returns 0,
+ * or -1 with the reason in err. */
+int measure_admit_again(struct measure *m, const struct kernel *k, enum cache_mode mode,
+                        struct error *err);
 
 /* The check alone, on any batch of the ring, for an admitted kernel. Returns as above. */
 int measure_check(struct measure *m, const struct kernel *k, enum cache_mode mode, int batch,

@@ -27,6 +27,7 @@
 #include <vector>
 
 #include "harness/record/gbench_journal.h"
+#include "harness/record/gbench_turns.h"
 
 extern "C" {
 #include "harness/record/bench.h"
@@ -97,19 +98,11 @@ class Driver : Journal {
         return rows[{point, c.name}];
     }
 
-    /* Takes cases of this workload and rule out of the record; they get no more samples. */
-    void drop(const std::vector<Case> &cases, const std::function<bool(const Case &)> &some) {
+    /* Drops a kernel on this workload with this rule, and all kernels of a lost place. */
+    void drop(const std::vector<Case> &cases, const Candidate &candidate) {
         for (const Case &c : cases)
-            if (some(c)) Journal::drop(&row(c));
-    }
-
-    /* Drops a kernel that could not run, and reports why. */
-    void drop_failed(const std::vector<Case> &cases, const Candidate &candidate,
-                     const std::string &workload, const struct error &err) {
-        failed(workload, candidate.kernel->name, candidate.kernel->place, err);
-        drop(cases, [&](const Case &c) {
-            return c.candidate() == candidate || !(places & (1u << c.entry->kernel->place));
-        });
+            if (c.candidate() == candidate || !(places & (1u << c.entry->kernel->place)))
+                row(c).drop();
     }
 
     /* The number of the first sample of a visit. */
@@ -121,29 +114,31 @@ class Driver : Journal {
     }
 
     /* True if a slow kernel has had its share in this visit. */
-    bool enough(const Case &c, const std::vector<Case> &cases, Turns *turns) {
+    bool enough(const Case &c, const std::vector<Case> &cases) {
         double least = INFINITY;
         for (const Case &o : cases)
             if (o.mode == c.mode && o.entry->kernel->place == c.entry->kernel->place)
                 least = std::min(least, row(o).all.least);
-        return options.fewer && 2 * (int)turns->times[c.name].size() >= share() &&
+        return options.fewer && 2 * (int)row(c).times.size() >= share() &&
                row(c).all.least > SLOW_TIMES * least;
     }
 
     void sample(benchmark::State &state, struct measure *m, const Case &c,
-                const std::vector<Case> &cases, const std::string &rule, Turns *turns) {
+                const std::vector<Case> &cases, const std::string &rule, Pairs *pairs) {
         const struct kernel *k = c.entry->kernel;
+        Row &own = row(c);
         struct sample s = {};
         struct error err;
-        const int number = first(visit) + turns->begun[c.name]++;
-        const bool slow = enough(c, cases, turns);
-        bool skip = stop_signal || slow || row(c).all.dropped;
+        const int number = first(visit) + own.begun++;
+        const bool slow = enough(c, cases);
+        bool skip = stop_signal || slow || own.all.dropped;
         if (slow) progress.total--;
         for (auto unused : state) {
             (void)unused;
             Blame blame(k);
-            if (!skip && turns->measure(m, c, number, &s, &err)) {
-                drop_failed(cases, c.candidate(), m->workload->name, err);
+            if (!skip && pairs->measure(m, c, number, &s, &err)) {
+                failed(m->workload->name, k->name, k->place, err);
+                drop(cases, c.candidate());
                 skip = true;
             }
             skip |= stop_signal != 0;
@@ -154,8 +149,8 @@ class Driver : Journal {
             state.SetIterationTime(s.times.seconds);
         }
         if (skip) return;
-        turns->times[c.name].push_back(s.times.seconds);
-        row(c).all.least = std::min(row(c).all.least, s.times.seconds);
+        own.times.push_back(s.times.seconds);
+        own.all.least = std::min(own.all.least, s.times.seconds);
         progress.done++;
         progress.say(c.name);
         bool dense = (k->traits & DENSE_STEP) && !rule_keeps_idle(&m->rules[0]);
@@ -174,7 +169,7 @@ class Driver : Journal {
             (k->variant ? std::string(" variant=") + k->variant(&m->workload->batches[s.batch])
                         : ""));
         workload_counters(state.counters, m, s.batch, alpha);
-        sample_counters(state.counters, m, s, row(c).all.use);
+        sample_counters(state.counters, m, s, own.all.use);
         state.counters["visit"] = visit;
     }
 
@@ -187,12 +182,14 @@ class Driver : Journal {
 
         /* Takes the status of measure_admit() or measure_check(): drops a kernel that failed, and reports why. */
         auto judge = [&](const Candidate &candidate, int status) {
-            if (status < 0) drop_failed(cases, candidate, workload, err);
-            if (status <= 0) return;
-            wrong++;
-            refuse(workload, candidate.kernel->name,
-                   std::string("WRONG RESULT: ") + result.message);
-            drop(cases, [&](const Case &c) { return c.candidate() == candidate; });
+            const struct kernel *k = candidate.kernel;
+            if (status == 0) return;
+            wrong += status > 0;
+            if (status > 0)
+                refuse(workload, k->name, std::string("WRONG RESULT: ") + result.message);
+            else
+                failed(workload, k->name, k->place, err);
+            drop(cases, candidate);
         };
         for (const Case &c : cases) {
             const Candidate candidate = c.candidate();
@@ -203,15 +200,16 @@ class Driver : Journal {
                 row(c).all.use = at->second->all.use;
                 continue;
             }
-            if (visit == 0) progress.say(workload + ": checking " + candidate.kernel->name);
+            const struct kernel *k = candidate.kernel;
+            progress.say(workload + (visit ? ": opening " : ": checking ") + k->name);
             give_signal_stacks(options.threads);
-            Blame blame(candidate.kernel);
-            judge(candidate, measure_admit(m, candidate.kernel, candidate.mode(),
-                                           visit == 0 ? &row(c).all.use : nullptr,
-                                           visit == 0 ? &result : nullptr, &err));
+            Blame blame(k);
+            judge(candidate,
+                  visit ? measure_admit_again(m, k, candidate.mode(), &err)
+                        : measure_admit(m, k, candidate.mode(), &row(c).all.use, &result, &err));
         }
 
-        Turns turns;
+        Pairs pairs;
         benchmark::ClearRegisteredBenchmarks();
         bool any = false;
         for (const Case &c : cases) {
@@ -221,13 +219,13 @@ class Driver : Journal {
             /* Ranks keep the times of one sample only. */
             if (c.entry->kernel->place == ON_HOST && !own_places &&
                 std::any_of(cases.begin(), cases.end(), twin))
-                turns.both.insert(c.entry->kernel);
+                pairs.of.insert(c.entry->kernel);
             if (row(c).all.dropped) continue;
             any = true;
             benchmark::RegisterBenchmark(
                 c.name.c_str(),
-                [this, m, &c, &cases, &rule, &turns](benchmark::State &state) {
-                    sample(state, m, c, cases, rule, &turns);
+                [this, m, &c, &cases, &rule, &pairs](benchmark::State &state) {
+                    sample(state, m, c, cases, rule, &pairs);
                 })
                 ->UseManualTime()
                 ->Iterations(1)
@@ -255,10 +253,7 @@ class Driver : Journal {
             own.all.samples++;
             add_run(&own.text, run);
         }
-        for (const auto &[name, times] : turns.times) {
-            Row &own = rows[{point, name}];
-            if (!own.all.dropped && !times.empty()) own.medians.push_back(median(times));
-        }
+        for (const Case &c : cases) row(c).end_visit();
     }
 
     /* Drops the cases of a place that does not open. */
@@ -270,8 +265,11 @@ class Driver : Journal {
             if (std::none_of(cases->begin(), cases->end(), here) || open(place, &err) == 0)
                 continue;
             failed(workload, place == ON_HOST ? "host kernels" : "device kernels", place, err);
-            drop(*cases, here);
-            cases->erase(std::remove_if(cases->begin(), cases->end(), here), cases->end());
+            auto gone = [&](const Case &c) {
+                if (here(c)) row(c).drop();
+                return here(c);
+            };
+            cases->erase(std::remove_if(cases->begin(), cases->end(), gone), cases->end());
         }
     }
 
@@ -327,7 +325,7 @@ class Driver : Journal {
             });
         } else {
             refuse(name, "all kernels", err.text);
-            drop(cases, [](const Case &) { return true; });
+            for (const Case &c : cases) row(c).drop();
             cases.clear();
         }
         alpha = worklist_alpha(list, i);

@@ -7,8 +7,8 @@
 
 #include <type_traits>
 
+#include "harness/record/gbench_rows.h"
 #include "harness/record/gbench_signals.h"
-#include "harness/record/gbench_turns.h"
 #include "harness/record/gbench_write.h"
 
 /* The progress of a run, which a new start takes over together with the record. */
@@ -48,11 +48,6 @@ class Journal : protected State {
         no_device.clear();
     }
 
-    void drop(Row *row) {
-        *row = {};
-        row->all.dropped = true;
-    }
-
     int samples() const {
         int count = 0;
         for (const auto &[key, row] : rows) count += row.all.samples;
@@ -68,13 +63,10 @@ class Journal : protected State {
         add(&now, sizeof now);
         add_text(no_device);
         for (const auto &[key, row] : rows) {
-            const size_t visits = row.medians.size();
             add_text(key.second);
             add_text(row.text);
             add(&key.first, sizeof key.first);
             add(&row.all, sizeof row.all);
-            add(&visits, sizeof visits);
-            add(row.medians.data(), visits * sizeof(double));
         }
         add_text("");
         for (const auto &[key, value] : context) add_text(key), add_text(value);
@@ -102,13 +94,9 @@ class Journal : protected State {
         for (std::string name; !(name = next_text()).empty();) {
             Row row;
             int of;
-            size_t visits;
             row.text = next_text();
             next(&of, sizeof of);
             next(&row.all, sizeof row.all);
-            next(&visits, sizeof visits);
-            row.medians.resize(visits);
-            next(row.medians.data(), visits * sizeof(double));
             rows[{of, name}] = row;
         }
         while (at < all.size()) {
@@ -121,7 +109,7 @@ class Journal : protected State {
         for (auto &[key, row] : rows)
             if (key.first == point &&
                 key.second.find(std::string("/") + kernel + "/") != key.second.npos)
-                drop(&row);
+                row.drop();
         wrong++;
         refuse(worklist_name(&list, point / SUBJECTS_MAX, name), kernel,
                std::string("CRASHED: ") + strsignal(crash.signal));
