@@ -162,20 +162,32 @@ struct Model : torch::CustomClassHolder {
         take_steps(std::move(all));
     }
     void take_steps(std::vector<Lookup> all) {
+        const auto same = [](const Lookup &x, const Lookup &y) {
+            return std::equal(
+                x.arrays.begin(), x.arrays.end(), y.arrays.begin(),
+                [](const Tensor &a, const Tensor &b) { return a.data_ptr() == b.data_ptr(); });
+        };
         while (!all.empty()) { // one step for each set of arrays
             std::vector<Lookup> one, others;
-            for (Lookup &x : all)
-                (x.arrays[0].data_ptr() == all[0].arrays[0].data_ptr() ? one : others).push_back(x);
-            step(one.size() == 1 ? one[0] : joined(one));
+            for (Lookup &x : all) (same(x, all[0]) ? one : others).push_back(x);
+            const auto &t = one[0].trains;
+            const bool whole = one.size() == 1 && std::find(t.begin(), t.end(), false) == t.end();
+            step(whole ? one[0] : joined(one));
             all = std::move(others);
         }
     }
 
     // A lookup of the backward pass that is under way. The callback at its end owns the lookups of the pass: one that raises
-    // drops them.
+    // drops them. What waits for an Optimizer keeps tensors of its own, because programs use theirs again.
     void arrive(Lookup x) {
-        const std::lock_guard<std::mutex> guard(lock);
+        std::unique_lock<std::mutex> guard(lock);
         const int pass = torch::autograd::get_current_graph_task_id();
+        if (!torch::autograd::get_current_node() ||
+            pass == -1) { // no pass, or one that calls nothing at its end
+            std::vector<Lookup> alone = {std::move(x)};
+            guard.unlock();
+            return end_pass(alone);
+        }
         auto lookups = passes[pass].lock();
         if (!lookups) {
             for (auto i = passes.begin(); i != passes.end();)
@@ -190,6 +202,12 @@ struct Model : torch::CustomClassHolder {
     }
     void end_pass(std::vector<Lookup> &lookups) {
         if (!deferred) return take_steps(std::move(lookups));
+        for (Lookup &x : lookups) {
+            x.ids = x.ids.clone();
+            x.offsets = x.offsets.clone();
+            x.grad = x.grad.clone(at::MemoryFormat::Contiguous);
+            if (x.weights.defined()) x.weights = x.weights.detach().clone();
+        }
         const std::lock_guard<std::mutex> guard(lock);
         waiting.insert(waiting.end(), lookups.begin(), lookups.end());
     }
@@ -226,14 +244,12 @@ struct Model : torch::CustomClassHolder {
         return {output, winners};
     }
 
-    void step(const Lookup &given) {
+    void step(const Lookup &x) {
         const std::lock_guard<std::mutex> guard(lock);
-        const bool all =
-            std::find(given.trains.begin(), given.trains.end(), false) == given.trains.end();
-        const Lookup x = all ? given : joined({given});
         bind(x.arrays, 0);
         embfuse_batch b = batch_of(x.ids, x.offsets, x.weights);
-        b.winners = has_max ? x.winners.mutable_data_ptr<int32_t>() : nullptr;
+        const Tensor nobody = b.bags ? Tensor() : at::full({width}, -1, x.winners.options());
+        b.winners = has_max ? (b.bags ? x.winners : nobody).mutable_data_ptr<int32_t>() : nullptr;
         int64_t *steps = x.steps.mutable_data_ptr<int64_t>();
         for (size_t t = 0; t < tables.size(); t++)
             must(embfuse_set_steps(model, (int32_t)t, steps[t], &why), why);
@@ -246,9 +262,10 @@ struct Model : torch::CustomClassHolder {
 
     Tensor weight_grad(at::TensorList weights, const Lookup &x) {
         const std::lock_guard<std::mutex> guard(lock);
+        Tensor out = at::empty_like(x.weights);
+        if (out.numel() == 0) return out;
         bind(weights, 1);
         embfuse_batch b = batch_of(x.ids, x.offsets, x.weights);
-        Tensor out = at::empty_like(x.weights);
         b.weight_grad = out.mutable_data_ptr<float>();
         const Tensor grad = x.grad.contiguous();
         must(embfuse_weight_grad(model, &b, grad.const_data_ptr(), &why), why);
@@ -316,6 +333,8 @@ struct Model : torch::CustomClassHolder {
         TORCH_CHECK_VALUE(x.stride(1) == 1 || a.width == 1, "table ", table,
                           ": elements of a row of ", a.name,
                           " do not lie side by side: make it contiguous()");
+        TORCH_CHECK_VALUE(rows == 1 || x.stride(0) >= a.width, "table ", table, ": rows of ",
+                          a.name, " overlap: clone() it");
         must(embfuse_bind(model, table, i, x.mutable_data_ptr(),
                           rows > 1 ? x.stride(0) * x.element_size() : 0, &why),
              why);
@@ -394,6 +413,8 @@ struct Model : torch::CustomClassHolder {
                 weights.push_back(all.narrow(0, end[0], end[1] - end[0]));
             }
         Lookup out = some[0];
+        for (const Lookup &x : some)
+            for (size_t t = 0; t < tables.size(); t++) out.trains[t] = out.trains[t] || x.trains[t];
         out.offsets = at::cat(
             {at::zeros({1}, out.offsets.options()), at::cat(lengths, 1).flatten().cumsum(0)});
         out.ids = ids.empty() ? some[0].ids.narrow(0, 0, 0) : at::cat(ids);

@@ -7,13 +7,14 @@
 //   embfuse::step     the backward pass fused with the optimizer; it changes the arrays of the tables
 //   embfuse::weight_grad  the gradient of per-sample weights; pure
 //
-// When a step is taken. backward() of eager autograd keeps the gradient of the output and asks the engine to call back at
-// the end of the pass. So lookups of one pass are one step, and no table moves if another node raises. With an Optimizer
-// (Model.defer) the gradients wait for its step(). What torch.compile made of backward() calls embfuse::step, which steps
-// at once.
+// When a step is taken. backward() keeps the gradient of the output and asks the engine to call back at the end of the
+// pass. So lookups of one pass are one step, and no table moves if another node raises. With an Optimizer (Model.defer) the
+// gradients wait for its step(). What torch.compile makes of backward() calls embfuse::step, which does the same.
 #include <c10/core/impl/TorchDispatchModeTLS.h>
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/library.h>
+
+#include <sstream>
 
 #include "model.h"
 
@@ -47,7 +48,13 @@ c10::intrusive_ptr<Model> new_model(std::vector<int64_t> rows, std::vector<int64
                                            padding, kernel, threads, output_type, seed);
     const std::lock_guard<std::mutex> guard(models_lock);
     static int64_t count = 0;
-    made->id = count++;
+    /* With a hash of the description, because a graph that is kept on disk has what another number made of it. */
+    std::ostringstream about;
+    about << rows << dims << roundings << rules << feature_tables << poolings << padding << kernel
+          << output_type;
+    uint64_t hash = 14695981039346656037u; /* FNV-1a */
+    for (const char c : about.str()) hash = (hash ^ (uint8_t)c) * 1099511628211u;
+    made->id = (int64_t)(hash >> 24 << 23) + count++ % (1 << 23);
     models.emplace(made->id, made);
     return made;
 }
@@ -118,9 +125,9 @@ void step(at::TensorList arrays, const Tensor &steps, const Tensor &ids, const T
     x.arrays = arrays.vec();
     x.trains.assign(trains.begin(), trains.end());
     x.steps = steps;
-    if (!m->deferred) return m->step(x);
-    x.grad = grad.clone(at::MemoryFormat::Contiguous); // what called may use the memory again
-    m->waiting.push_back(x);
+    if (!m->deferred)
+        x.grad = grad.clone(at::MemoryFormat::Contiguous); // whose memory a graph uses again
+    m->arrive(std::move(x));
 }
 
 void step_shapes(at::TensorList, const Tensor &, const Tensor &, const Tensor &,
@@ -143,6 +150,10 @@ template <typename Function> auto op(const char *name) {
     return c10::Dispatcher::singleton().findSchemaOrThrow(name, "").template typed<Function>();
 }
 
+int64_t version(const Tensor &x) {
+    return x.is_inference() ? 0 : (int64_t)x._version();
+}
+
 struct LookupNode : torch::autograd::Function<LookupNode> {
     static Tensor forward(torch::autograd::AutogradContext *ctx, at::TensorList weights,
                           at::TensorList states, const Tensor &steps, const Tensor &ids,
@@ -152,17 +163,23 @@ struct LookupNode : torch::autograd::Function<LookupNode> {
         static const auto call = op<decltype(::forward)>("embfuse::forward");
         auto [output, winners, whole] =
             call.call(weights, ids, offsets, include_last_offset, sample_weights, model);
-        torch::autograd::variable_list saved = {steps, ids, whole, winners,
-                                                sample_weights.value_or(Tensor())};
-        saved.insert(saved.end(), weights.begin(), weights.end());
-        saved.insert(saved.end(), states.begin(), states.end());
-        ctx->save_for_backward(
-            saved); // backward() raises if one of them was changed in place since
-        ctx->saved_data["model"] = model;
-        std::vector<int64_t> trains;
-        for (const Tensor &w : weights) trains.push_back(w.requires_grad());
+        ctx->save_for_backward({ids, whole, winners, sample_weights.value_or(Tensor())});
+        /* Apart from what hooks of saved tensors may copy: the step writes to these tensors. */
+        std::vector<Tensor> arrays;
+        std::vector<int64_t> trains, versions;
+        const auto m = model_of(model);
+        for (size_t t = 0, s = 0; t < weights.size(); t++) {
+            trains.push_back(weights[t].requires_grad());
+            arrays.push_back(weights[t]);
+            for (size_t i = m->state_counts[t]; i > 0; i--) arrays.push_back(states[s++]);
+        }
+        if (!c10::impl::TorchDispatchModeTLS::any_modes_set())
+            for (const Tensor &array : arrays) versions.push_back(version(array));
+        ctx->saved_data["arrays"] = arrays;
+        ctx->saved_data["versions"] = versions;
         ctx->saved_data["trains"] = trains;
-        ctx->saved_data["tables"] = (int64_t)weights.size();
+        ctx->saved_data["steps"] = steps;
+        ctx->saved_data["model"] = model;
         return output;
     }
 
@@ -172,42 +189,40 @@ struct LookupNode : torch::autograd::Function<LookupNode> {
                                     "embfuse: the step has no gradient, so create_graph=True "
                                     "cannot be");
         const auto saved = ctx->get_saved_variables();
+        const Tensor &ids = saved[0], &whole = saved[1], &winners = saved[2], &given = saved[3];
         const int64_t model = ctx->saved_data["model"].toInt();
-        const size_t tables = (size_t)ctx->saved_data["tables"].toInt();
-        const Tensor &steps = saved[0], &ids = saved[1], &whole = saved[2], &winners = saved[3],
-                     &given = saved[4];
-        const std::vector<Tensor> weights(saved.begin() + 5, saved.begin() + 5 + (ptrdiff_t)tables);
-        const std::vector<Tensor> states(saved.begin() + 5 + (ptrdiff_t)tables, saved.end());
+        const Tensor steps = ctx->saved_data["steps"].toTensor();
+        const std::vector<Tensor> arrays = ctx->saved_data["arrays"].toTensorVector();
+        const std::vector<int64_t> trains = ctx->saved_data["trains"].toIntVector();
+        const std::vector<int64_t> versions = ctx->saved_data["versions"].toIntVector();
+        for (size_t i = 0; i < versions.size(); i++)
+            TORCH_CHECK(version(arrays[i]) == versions[i],
+                        "embfuse: rows have changed since this lookup, by a step or in place. Call "
+                        "backward() for a "
+                        "lookup before the next step, or let embfuse.Optimizer take the steps");
+        /* One gradient for each tensor, and None for the rest: weights, states, steps, ids, offsets, bool, weights, int. */
+        torch::autograd::variable_list out(arrays.size() + 6);
+        const at::AutoDispatchBelowADInplaceOrView guard;
+        const auto m = model_of(model);
+        if (given.defined() && given.requires_grad()) {
+            std::vector<Tensor> weights;
+            for (size_t t = 0, at = 0; t < trains.size(); at += 1 + m->state_counts[t++])
+                weights.push_back(arrays[at]);
+            static const auto call = op<decltype(::weight_grad)>("embfuse::weight_grad");
+            out[out.size() - 2] = call.call(weights, ids, whole, given, grads[0], model);
+        }
+        if (std::find(trains.begin(), trains.end(), 1) == trains.end()) return out;
         const std::optional<Tensor> sample_weights =
             given.defined() ? std::optional<Tensor>(given) : std::nullopt;
-        const Tensor &grad = grads[0];
-        // One gradient for each tensor and None for the rest: weights, states, steps, ids, offsets, bool, weights, int.
-        torch::autograd::variable_list out(tables + states.size() + 6);
-        const at::AutoDispatchBelowADInplaceOrView guard;
-        if (given.defined() && given.requires_grad()) {
-            static const auto call = op<decltype(::weight_grad)>("embfuse::weight_grad");
-            out[out.size() - 2] = call.call(weights, ids, whole, given, grad, model);
-        }
-        const std::vector<int64_t> trains = ctx->saved_data["trains"].toIntVector();
-        if (std::find(trains.begin(), trains.end(), 1) == trains.end()) return out;
-        const auto m = model_of(model);
-        std::vector<Tensor> arrays;
-        for (size_t t = 0, s = 0; t < tables; t++) {
-            arrays.push_back(weights[t]);
-            for (size_t i = m->state_counts[t]; i > 0; i--) arrays.push_back(states[s++]);
-        }
-        if (c10::impl::TorchDispatchModeTLS::any_modes_set()) { // torch.compile looks on
+        if (c10::impl::TorchDispatchModeTLS::any_modes_set()) { /* torch.compile looks on */
             static const auto call = op<decltype(::step)>("embfuse::step");
-            call.call(arrays, steps, ids, whole, sample_weights, winners, grad, trains, model);
+            call.call(arrays, steps, ids, whole, sample_weights, winners, grads[0], trains, model);
             return out;
         }
-        Lookup x = lookup_of(ids, whole, sample_weights, winners, grad);
+        Lookup x = lookup_of(ids, whole, sample_weights, winners, grads[0]);
         x.arrays = arrays;
         x.steps = steps;
         x.trains.assign(trains.begin(), trains.end());
-        if (m->deferred)
-            x.grad =
-                grad.clone(at::MemoryFormat::Contiguous); // which GradScaler and clipping change
         m->arrive(std::move(x));
         return out;
     }

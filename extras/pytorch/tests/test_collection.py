@@ -101,6 +101,29 @@ def test_frozen_tables_beside_others(_):
     assert ours._steps.tolist() == [2, 0, 2]
 
 
+def test_tables_that_freeze_between_lookups(_):
+    ours = EmbeddingBagCollection(tables(), lr=LR)
+    user, item = (ours.embedding_bags[n].weight for n in ("user", "item"))
+    before = user.clone(), item.clone()
+    first = ours(features()).values()
+    item.requires_grad_(False)
+    second = ours(features()).values()
+    item.requires_grad_(True)
+    (first.sum() + second.sum()).backward()
+    once = EmbeddingBagCollection(tables(), lr=LR)
+    once(features()).values().sum().backward()
+    assert torch.allclose(user - before[0], 2 * (once.embedding_bags["user"].weight - before[0]), atol=1e-5)
+    assert torch.equal(item, once.embedding_bags["item"].weight) and ours._steps.tolist() == [1, 1, 1]
+
+
+def test_lookups_of_other_arrays_are_steps_of_their_own(_):
+    ours = EmbeddingBagCollection(tables(), lr=LR)
+    other = torch.nn.Parameter(ours.embedding_bags["shop"].weight.detach().clone())
+    again = torch.func.functional_call(ours, {"embedding_bags.shop.weight": other}, (features(),)).values()
+    (ours(features()).values().sum() + again.sum()).backward()
+    assert torch.equal(other, ours.embedding_bags["shop"].weight) and ours._steps.tolist() == [2, 2, 2]
+
+
 def test_two_passes_are_one_step_of_an_optimizer(_):
     """As one batch that has both: also with features of other batch sizes."""
     first, second = features(), features((2, 3, 1, 4))
@@ -143,6 +166,9 @@ def test_wrong_batches_are_refused(_):
     kjt = features()
     fails(ValueError, "shop", ours, KeyedJaggedTensor(["user", "bought", "seen"], kjt.values(), lengths=kjt.lengths()[:9]))
     fails(ValueError, "lengths", KeyedJaggedTensor, ["user"], kjt.values(), lengths=kjt.lengths(), stride_per_key=[3])
+    fails(ValueError, "begin with 1", KeyedJaggedTensor, ["a"], torch.tensor([9, 1]), offsets=torch.tensor([1, 2]))
+    fails(TypeError, "float", KeyedJaggedTensor, ["a"], torch.tensor([9]), lengths=torch.tensor([1.0]))
+    fails(ValueError, "twice", KeyedJaggedTensor, ["a", "a"], torch.tensor([9]), lengths=torch.tensor([1, 0]))
     fails(ValueError, "either", KeyedJaggedTensor, ["user"], kjt.values())
     fails(IndexError, "", ours, KeyedJaggedTensor(kjt.keys(), kjt.values() + 9, lengths=kjt.lengths()))
     fails(IndexError, "", ours, KeyedJaggedTensor(kjt.keys(), kjt.values()[:-1], lengths=kjt.lengths()))

@@ -32,7 +32,7 @@ def batches(rows, bags=8):
         yield torch.randint(0, rows, (int(lengths.sum()),), generator=generator), offsets
 
 
-def compare(net, *more):
+def compare(net, *more, weights_learn=False):
     """Trains a compiled copy beside the module."""
     torch.compiler.reset()
     compiled_net = copy.deepcopy(net)
@@ -40,10 +40,13 @@ def compare(net, *more):
     optimizers = [Optimizer(n) for n in (net, compiled_net)] if more else []
     for ids, offsets in batches(net.bag.num_embeddings):
         weights = torch.rand(len(ids)) if net.bag.mode == "sum" else None
-        losses = [f(ids, offsets, weights) for f in (net, compiled)]
+        given = [weights if weights is None else weights.clone().requires_grad_(weights_learn) for _ in range(2)]
+        losses = [f(ids, offsets, w) for f, w in zip((net, compiled), given)]
         assert torch.allclose(*losses, rtol=1e-5), losses
         for loss in losses:
             loss.backward()
+        if weights_learn:
+            assert torch.allclose(given[0].grad, given[1].grad, rtol=1e-4), [w.grad for w in given]
         for optimizer in optimizers:
             optimizer.step()
             optimizer.zero_grad()
@@ -60,6 +63,15 @@ def test_one_graph_and_the_same_steps(_):
 
 def test_the_step_waits_for_an_optimizer(_):
     compare(Net(EmbeddingBag(50, 8, mode="sum", optimizer="adagrad", lr=0.05)), "optimizer")
+
+
+class Twice(Net):
+    def forward(self, ids, offsets, weights=None):
+        return self.linear(self.bag(ids, offsets, weights) * self.bag(ids, offsets, 2 * weights)).square().mean()
+
+
+def test_two_lookups_are_one_step(_):
+    compare(Twice(EmbeddingBag(50, 8, mode="sum", optimizer="adagrad", lr=0.05)), weights_learn=True)
 
 
 def test_a_rate_that_changes_needs_no_new_graph(_):

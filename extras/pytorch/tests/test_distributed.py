@@ -236,7 +236,11 @@ def disagree(rank, ranks, _):
     kjt = batch(rank, 0)
     if rank == 1:
         kjt.values()[-1] = 3
-    installed.fails(IndexError, "id 3 is not a row of 3" if rank == 1 else "rank 1 has a wrong id", sharded, kjt)
+    installed.fails(IndexError, "id 3 is not a row of 3" if rank == 1 else "rank 1 has a wrong batch", sharded, kjt)
+    kjt = batch(rank, 0)
+    if rank == 0:
+        kjt = KeyedJaggedTensor(kjt.keys(), kjt.values()[1:], lengths=kjt.lengths())
+    installed.fails(IndexError, "lengths of bags" if rank == 0 else "rank 0 has a wrong batch", sharded, kjt)
     installed.fails(ValueError, "per-sample weights", sharded, batch(rank, 0, weighted=rank == 0))
     loss_of(sharded(batch(rank, 0))).backward()
     assert any(not torch.equal(rows, before[n]) for n, rows in gathered(sharded, ranks).items())

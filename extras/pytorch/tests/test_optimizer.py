@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 """embfuse.Optimizer with what torch puts around an optimizer: schedulers, GradScaler, accumulation, clipping."""
+import copy
+import gc
 import sys
 
 import installed
@@ -144,7 +146,7 @@ def test_groups_closures_and_state(_):
     ours, _ = pair("sparse_adam", lr=0.1, betas=(0.5, 0.75))
     mine = Optimizer(torch.nn.Sequential(ours, torch.nn.Linear(DIM, 1)))
     group, = mine.param_groups
-    assert group["lr"] - 0.1 < 1e-8 and (group["beta1"], group["beta2"]) == (0.5, 0.75) and group["params"][0] is ours.weight
+    assert group["lr"] - 0.1 < 1e-8 and group["betas"] == (0.5, 0.75) and group["params"][0] is ours.weight
     group["lr"] = 0.0
 
     def closure():
@@ -157,9 +159,47 @@ def test_groups_closures_and_state(_):
     saved = mine.state_dict()
     other = Optimizer(pair("sparse_adam")[0])
     other.load_state_dict(saved)
-    assert other.param_groups[0]["beta1"] == 0.5
+    assert other.param_groups[0]["betas"] == (0.5, 0.75)
     fails(ValueError, "no table", Optimizer, torch.nn.Linear(2, 2))
     fails(ValueError, "2 tables", other.load_state_dict, {"param_groups": [{}, {}]})
+    fails(ValueError, "it has no", other.load_state_dict, Optimizer(pair()[0]).state_dict())
+    fails(ValueError, "groups are the tables", other.add_param_group, {"params": [torch.nn.Parameter(torch.ones(2))]})
+    fails(TypeError, "save state_dict()", copy.deepcopy, other)
+    torch.optim.lr_scheduler.OneCycleLR(other, 1.0, total_steps=10)
+
+
+def test_groups_have_the_last_word(_):
+    ours, theirs = pair(lr=0.5)
+    mine = Optimizer(ours)
+    ours.lr = 0.25
+    mine.param_groups[0]["lr"] = 0.5
+    for bag in (ours, theirs):
+        bag(*batch(1)).sum().backward()
+    mine.step()
+    same(ours.weight, theirs.weight - 0.5 * theirs.weight.grad)
+
+
+def test_what_waits_is_kept_apart(_):
+    """Programs use the tensors of a batch again before step()."""
+    ours, theirs = pair(lr=0.5)
+    mine, (ids, offsets) = Optimizer(ours), batch(1)
+    weights = torch.rand(len(ids))
+    for bag in (theirs, ours):
+        bag(ids, offsets, weights).sum().backward()
+    for tensor in (ids, offsets, weights):
+        tensor.zero_()
+    mine.step()
+    same(ours.weight, theirs.weight - 0.5 * theirs.weight.grad)
+
+
+def test_an_optimizer_that_is_gone(_):
+    ours, _ = pair(lr=0.5)
+    mine = Optimizer(ours)
+    ours(*batch(1)).sum().backward()
+    del mine
+    gc.collect()
+    ours(*batch(1)).sum().backward()
+    assert ours.steps == 1 and not ours._model.gradients()
 
 
 def test_a_pass_that_raises_leaves_nothing(_):

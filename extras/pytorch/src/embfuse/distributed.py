@@ -119,6 +119,17 @@ class ShardedEmbeddingBagCollection(torch.nn.Module):
         each = torch.bincount(there // max(bags, 1), minlength=self.ranks)
         return order, there % max(bags, 1), counts[there], each.tolist(), torch.bincount(rank, minlength=self.ranks).tolist()
 
+    @staticmethod
+    def _malformed(values, lengths, weights):
+        whole = (torch.int64, torch.int32)
+        if values.dtype not in whole or lengths.dtype not in whole:
+            return f"ids are {values.dtype}, lengths {lengths.dtype}, not int32 or int64"
+        if weights is not None and (weights.dtype != torch.float32 or weights.shape != values.shape):
+            return f"per-sample weights are {weights.dtype} {list(weights.shape)}, not float32 {list(values.shape)}"
+        if len(lengths) and lengths.min() < 0 or lengths.sum() != len(values):
+            return f"lengths are not the lengths of bags with {len(values)} ids in all"
+        return None
+
     def _wrong(self, number, ids):
         rows = self.tables[number].num_embeddings
         bad = ((ids < 0) | (ids >= rows)).nonzero()
@@ -128,7 +139,10 @@ class ShardedEmbeddingBagCollection(torch.nn.Module):
         """features: KeyedJaggedTensor with the bags of this rank. Returns a KeyedTensor. A wrong batch of one rank is an
         error on all."""
         values, lengths, weights, strides = in_order(features, self._names)
-        lengths, bags, first, parts, problem = lengths.long(), [], 0, [], None
+        problem = self._malformed(values, lengths, weights)
+        if problem:
+            values, lengths = values[:0], lengths.new_zeros(len(lengths))
+        lengths, bags, first, parts = lengths.long(), [], 0, []
         counts = [int(x.sum()) for x in lengths.split(strides)]
         at, end = 0, 0
         for number, names in enumerate(self.features):
@@ -166,7 +180,7 @@ class ShardedEmbeddingBagCollection(torch.nn.Module):
         if problem:
             raise IndexError(problem)
         if bad:
-            raise IndexError(f"rank {bad[0]} has a wrong id, and this pass ends on all ranks")
+            raise IndexError(f"rank {bad[0]} has a wrong batch, and this pass ends on all ranks")
         if len(theirs[:, -1].unique()) != 1:
             raise ValueError("not all ranks have per-sample weights, or not all of these want a gradient")
 

@@ -66,7 +66,11 @@ class Tables(torch.nn.Module):
         """tables: [Described]; features: [(table, pooling)]. The tensors come later."""
         self._tables, self._features = tables, features
         self._options = (kernel, threads or 0, TYPES[need_type(output_dtype, "outputs")], seed)
-        self._steps = torch.zeros(len(tables), dtype=torch.int64)
+        steps = torch.zeros(len(tables), dtype=torch.int64, device="cpu")  # where the others are does not matter
+        self.register_buffer("_steps", steps, persistent=False)
+        for table in tables:
+            if table.rounding not in ROUNDINGS:
+                raise ValueError(f"rounding is {' or '.join(ROUNDINGS)}, not {table.rounding}")
         self._make_model()
 
     def _make_model(self):
@@ -90,7 +94,8 @@ class Tables(torch.nn.Module):
 
     def _new_state(self, number, array, width):
         """A row [1, width] of array number `array` of a new table; array 0 is the weights."""
-        return torch.tensor([[self._model.initial(number, array, column) for column in range(width)]])
+        values = [self._model.initial(number, array, column) for column in range(width)]
+        return torch.tensor([values], dtype=torch.float32, device="cpu")
 
     def _homes(self):
         """[(prefix in a state_dict, module)] of the tables."""
@@ -122,6 +127,8 @@ class Tables(torch.nn.Module):
 
     def _lookup(self, ids, offsets, include_last_offset, per_sample_weights):
         homes = [module for _, module in self._homes()]
+        if not torch.compiler.is_compiling() and any(m.weight.requires_grad and not m.weight.is_leaf for m in homes):
+            raise ValueError("a weight is no leaf: its step would change a tensor that nothing keeps")
         states = [getattr(m, name) for m, names in zip(homes, self._states) for name in names]
         return lookup([m.weight for m in homes], states, self._steps, ids, offsets, include_last_offset, per_sample_weights,
                       self._number)
@@ -160,20 +167,30 @@ class Tables(torch.nn.Module):
         for _, _, key, array in arrays:
             if key in state_dict and state_dict[key].shape != array.shape:
                 raise RuntimeError(f"size mismatch for {key}: saved {list(state_dict[key].shape)}, here {list(array.shape)}")
+        there = {t for t, i, key, _ in arrays if i == 0 and key in state_dict}
         states = [x for x in arrays if x[1] > 0]
-        if extra is None and not any(key in state_dict for _, _, key, _ in states):
+        if extra is None and there and not any(key in state_dict for _, _, key, _ in states):
             for t, i, key, array in states:
-                state_dict[key] = self._new_state(t, i, array.shape[1]).to(array.device).repeat(len(array), 1)
-            state_dict[prefix + "_extra_state"] = {**self.get_extra_state(), "steps": [0] * len(rules)}
+                new = self._new_state(t, i, array.shape[1]).to(array.device).repeat(len(array), 1)
+                state_dict[key] = new if t in there else array
+            steps = [0 if t in there else n for t, n in enumerate(self._steps.tolist())]
+            state_dict[prefix + "_extra_state"] = {**self.get_extra_state(), "steps": steps}
         super()._load_from_state_dict(state_dict, prefix, *how)
 
     def _apply(self, fn, recurse=True):
-        for (_, home), names in zip(self._homes(), self._states):
-            for name in ("weight", *names):
-                dtype = fn(getattr(home, name).detach()[:0]).dtype
-                if dtype not in TYPES or name != "weight" and dtype != torch.float32:
-                    raise TypeError(f"{name} would be {dtype}: states are float32, and dtype= chooses the weights")
-        return super()._apply(fn, recurse)
+        """States stay float32, and steps on the host."""
+        homes = [home for _, home in self._homes()]
+        wrong = [d for d in (fn(home.weight.detach()[:0]).dtype for home in homes) if d not in TYPES]
+        if wrong:
+            raise TypeError(f"weights would be {wrong[0]}, not float32, bfloat16 or float16")
+        before, steps = [dict(home._buffers) for home in homes], self._steps
+        super()._apply(fn, recurse)
+        for home, states in zip(homes, before):
+            for name, state in states.items():
+                if home._buffers[name].dtype != state.dtype:
+                    home._buffers[name] = state.to(home._buffers[name].device)
+        self._steps = steps
+        return self
 
 
 class EmbeddingBag(Tables):
@@ -221,22 +238,22 @@ class EmbeddingBag(Tables):
                 raise ValueError("ids of two dimensions have no offsets: each row is a bag")
         elif input.dim() != 1 or offsets is None or offsets.dim() != 1:
             raise ValueError("ids have two dimensions, or one and offsets of one")
-        elif offsets.dtype not in (torch.int64, torch.int32):
-            raise TypeError(f"offsets are {offsets.dtype}, not int32 or int64")
         elif self.include_last_offset and len(offsets) == 0:
             raise ValueError("with include_last_offset there is at least one offset")
-        check(input, per_sample_weights, self.mode, self.weight)
+        check(input, offsets, per_sample_weights, self.mode, self.weight)
         return self._lookup(input, offsets, self.include_last_offset, per_sample_weights)
 
     def extra_repr(self):
         return f"{self.num_embeddings}, {self.embedding_dim}, mode={self.mode}, optimizer={self.optimizer}"
 
 
-def check(ids, per_sample_weights, mode, weight):
-    if ids.dtype not in (torch.int64, torch.int32):
-        raise TypeError(f"ids are {ids.dtype}, not int32 or int64")
-    if ids.device != weight.device:
-        raise TypeError(f"ids are on {ids.device}, the table is on {weight.device}")
+def check(ids, offsets, per_sample_weights, mode, weight):
+    """offsets, or lengths."""
+    for name, tensor in (("ids", ids), ("offsets", offsets), ("per_sample_weights", per_sample_weights)):
+        if tensor is not None and tensor.device != weight.device:
+            raise TypeError(f"{name} are on {tensor.device}, the table is on {weight.device}")
+        if tensor is not None and name != "per_sample_weights" and tensor.dtype not in (torch.int64, torch.int32):
+            raise TypeError(f"{name} are {tensor.dtype}, not int32 or int64")
     if per_sample_weights is None:
         return
     if mode == "max":
@@ -274,9 +291,15 @@ class KeyedJaggedTensor:
         if (lengths is None) == (offsets is None):
             raise ValueError("either lengths or offsets are given")
         if lengths is None:
+            if offsets.device.type == "cpu" and len(offsets) and offsets[0] != 0:
+                raise ValueError(f"offsets begin with {offsets[0]}, not with 0")
             lengths = offsets.diff()
+        if lengths.dtype not in (torch.int64, torch.int32):
+            raise TypeError(f"lengths are {lengths.dtype}, not int32 or int64")
         self._keys, self._values, self._weights, self._lengths = list(keys), values, weights, lengths
         self._strides = list(stride_per_key or [len(lengths) // max(len(self._keys), 1)] * len(self._keys))
+        if len(set(self._keys)) != len(self._keys):
+            raise ValueError(f"a feature is there twice: {self._keys}")
         if len(self._strides) != len(self._keys) or sum(self._strides) != len(lengths):
             raise ValueError(f"{len(self._keys)} features with {self._strides} bags have not {len(lengths)} lengths")
 
@@ -291,6 +314,14 @@ class KeyedJaggedTensor:
 
     def lengths(self):
         return self._lengths
+
+    def offsets(self):
+        return torch.nn.functional.pad(self._lengths.to(torch.int64).cumsum(0), (1, 0))
+
+    def to(self, device, non_blocking=False):
+        moved = [x if x is None else x.to(device, non_blocking=non_blocking)
+                 for x in (self._values, self._weights, self._lengths)]
+        return KeyedJaggedTensor(self._keys, *moved[:2], lengths=moved[2], stride_per_key=self._strides)
 
     def stride_per_key(self):
         return self._strides
@@ -331,7 +362,7 @@ class EmbeddingBagCollection(Tables):
     def __init__(self, tables, *, optimizer="sgd", output_dtype=torch.float32, seed=0, threads=None, kernel="auto",
                  device=None, **hyper):
         super().__init__()
-        described, features, self._names = [], [], []
+        tables, described, features, self._names = list(tables), [], [], []
         for number, table in enumerate(tables):
             given = lambda name, default=None: getattr(table, name, None) or default
             rule, values = understood(given("optimizer", optimizer), {**hyper, **given("hyper", {})})
@@ -340,7 +371,10 @@ class EmbeddingBagCollection(Tables):
                 raise NotImplementedError(f"table {table.name}: pooling is sum, mean or max, not {pooling}")
             described.append(Described(table.num_embeddings, table.embedding_dim, rule, given("rounding", "nearest"),
                                        padding_of(getattr(table, "padding_idx", None), table.num_embeddings), values))
-            for name in given("feature_names", [table.name]):
+            names = given("feature_names", [table.name])
+            if isinstance(names, str):
+                raise TypeError(f"table {table.name}: feature_names is a list")
+            for name in names:
                 features.append((number, pooling))
                 self._names.append(name)
         if len(set(self._names)) != len(self._names) or len({t.name for t in tables}) != len(tables) or not features:
@@ -367,7 +401,7 @@ class EmbeddingBagCollection(Tables):
         homes = self._homes()
         for _, home in homes[:1]:
             modes = {pooling for _, pooling in self._features}
-            check(values, weights, "max" if "max" in modes else "sum", home.weight)
+            check(values, lengths, weights, "max" if "max" in modes else "sum", home.weight)
         bags = max(strides)
         if min(strides) != bags:  # features with fewer bags get empty ones
             parts = lengths.split(strides)

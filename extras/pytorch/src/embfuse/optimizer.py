@@ -11,18 +11,28 @@ clipping of torch expect to find.
 backward() leaves the gradients of outputs here, not gradients of tables. step() is the fused step of all lookups since
 the last one, also of several passes: gradient accumulation.
 """
+import weakref
+
 import torch
 
 from .modules import modules_of
 
 
-class Optimizer(torch.optim.Optimizer):
-    """Of all tables of this package inside of a module, or of several modules.
+def release(models):
+    """Steps are taken by backward() again."""
+    for model in models:
+        model.defer(False)
+        model.drop()
 
-    A group is a table: its weight, and its hyper-parameters under the names of rules/README.md. A change of a group counts
-    from the next step on. Beside the weight stand the outputs whose gradients wait, so that GradScaler finds, unscales and
-    checks what there is. skip_nonfinite: a step is not taken, too, if a gradient that waits has inf or NaN. `skipped`
-    counts what was not taken: by this, or because zero_grad() came before step(), as after an overflow of GradScaler.
+
+class Optimizer(torch.optim.Optimizer):
+    """Of all tables of this package inside of a module, or of several modules, as long as the Optimizer lives.
+
+    A group is a table: its weight, and its hyper-parameters under the names of rules/README.md, with betas for beta1 and
+    beta2. step() sets what the groups say. Beside the weight stand the outputs whose gradients wait, so that GradScaler
+    finds, unscales and checks what there is; so clip by clip_grad_norm_() here, which knows the gradients of rows.
+    skip_nonfinite: a step is not taken, too, if a gradient that waits has inf or NaN. `skipped` counts what was not taken:
+    by this, or because zero_grad() came before step(), as after an overflow of GradScaler.
     """
 
     def __init__(self, modules, skip_nonfinite=False):
@@ -31,16 +41,26 @@ class Optimizer(torch.optim.Optimizer):
             raise ValueError("there is no table of embfuse in it")
         self.skip_nonfinite, self.skipped, self._groups = skip_nonfinite, 0, []
         self._tables = [(m, t, home) for m in self.modules for t, (_, home) in enumerate(m._homes())]
-        super().__init__([{"params": [home.weight], **m.hyper(t)} for m, t, home in self._tables], {})
-        self._seen = [dict(group) for group in self._groups]
-        for module in self.modules:
-            module._model.defer(True)
+        groups = [{"params": [home.weight], **named(m.hyper(t))} for m, t, home in self._tables]
+        super().__init__(groups, {k: v for k, v in groups[0].items() if k != "params"})
+        models = [module._model for module in self.modules]
+        for model in models:
+            model.defer(True)
+        weakref.finalize(self, release, models)
+
+    def __reduce__(self):
+        raise TypeError("an Optimizer belongs to its tables: save state_dict(), and make another one")
 
     @property
     def param_groups(self):
         for group, (module, table, home) in zip(self._groups, self._tables):
             group["params"] = [home.weight, *(self._waiting(module) if table == 0 else ())]
         return self._groups
+
+    def add_param_group(self, param_group):
+        if len(self._groups) == len(self._tables):
+            raise ValueError("the groups are the tables: make an optimizer of torch for other parameters")
+        super().add_param_group(param_group)
 
     @param_groups.setter
     def param_groups(self, groups):
@@ -69,15 +89,15 @@ class Optimizer(torch.optim.Optimizer):
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
-        for group, seen, (module, table, _) in zip(self._groups, self._seen, self._tables):
-            for name in module._model.hyper_names(table):
-                if group[name] != seen[name]:
-                    module.set(table=table, **{name: group[name]})
-                    seen[name] = group[name]
+        for group, (module, table, _) in zip(self._groups, self._tables):
+            names = named(module.hyper(table))
+            module.set(table=table, **{name: group[name] for name in names})
         if self.skip_nonfinite and not all(g.isfinite().all() for g in self._gradients()):
             self.zero_grad()
         for module in self.modules:
             module._model.flush()
+        for group, (*_, home) in zip(self._groups, self._tables):
+            group["params"] = [home.weight]
         return loss
 
     @torch.no_grad()
@@ -103,7 +123,19 @@ class Optimizer(torch.optim.Optimizer):
         if len(groups) != len(self._groups):
             raise ValueError(f"saved of {len(groups)} tables, but there are {len(self._groups)}")
         for group, saved in zip(self._groups, groups):
+            missing = set(group) - {"params"} - set(saved)
+            if missing:
+                raise ValueError(f"saved of another rule: it has no {', '.join(sorted(missing))}")
+        for group, saved in zip(self._groups, groups):
             group.update(saved)
+
+
+def named(hyper):
+    """Hyper-parameters as torch.optim names them."""
+    found = dict(hyper)
+    if "beta2" in found:
+        found["betas"] = (found.pop("beta1"), found.pop("beta2"))
+    return found
 
 
 def lookups_of(module, index):
