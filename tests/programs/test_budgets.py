@@ -12,8 +12,8 @@ import tap
 BUDGETS = {
     "core": 37500,                # lines of code outside of its tests
     "core tests": 14100,
-    "extras": 36100,
-    "extras tests": 14800,
+    "extras": 36200,
+    "extras tests": 15000,
     "words of Markdown": 30000,   # outside of results: reports/results/ and the study/ of an extra
     "lines of README.md": 120,
     "lines of make help": 30,
