@@ -79,8 +79,9 @@ def member(rank, ranks, folder, group, function, args):
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"file://{folder}/group-{group}", rank=rank, world_size=ranks)
     function(rank, ranks, folder, *args)
-    if function is not lose:
-        dist.destroy_process_group()
+    dist.barrier()
+    dist.destroy_process_group()
+    os._exit(0)  # some threads of PyTorch's checkpoints do not survive the destructors of a process
 
 
 def together(ranks, folder, function, *args):
