@@ -12,7 +12,7 @@
 #include "harness/record/gbench_record.h"
 
 extern "C" {
-#include "harness/record/options.h"
+#include "harness/record/worklist.h"
 #include "harness/registry.h"
 }
 

@@ -12,10 +12,6 @@
 
 #include "harness/record/gbench_cases.h"
 
-extern "C" {
-#include "harness/record/worklist.h"
-}
-
 /* Without REPS, a kernel SLOW_TIMES as slow as the fastest one of its place has half as many samples of a mode. */
 enum { SLOW_TIMES = 8 };
 
