@@ -31,7 +31,7 @@
 #|                memory sweep crossover noise compilers isa scaling;
 #|                FORCE="roof": measure these again; TRACES=folder with *.txt.gz (../shared/traces);
 #|                WAIT=600: seconds to wait before a step; MINUTES=120: start no second try of a disturbed step
-#|                that would end later; REPS= THREADS= SEED= SECONDS= for all steps. Status 1 usage, another
+#|                that would end later; REPS= THREADS= SEED= VISITS= SECONDS= for all steps. Status 1 usage, another
 #|                machine's folder, interrupted; 2 a wrong result, which is kept; 3 a step is missing
 #| make claims    what is often said about fused optimizers, with verdicts from the records: extras/studies/study/claims.md
 #| make readme    write the pages of all recorded machines, the front page with the figure of FRONT= (of another record
@@ -162,7 +162,7 @@ record:
 	@$(PYTHON) extras/studies/record.py '$(folder)' --work='$(B)/record/$(NAME)' --make='$(MAKE)' --compiler='$(CC)' \
 	     $(looked_at) --steps='$(or $(STEPS),usual)' --force='$(FORCE)' --traces='$(TRACES)' \
 	     $(if $(WAIT),--wait='$(WAIT)') $(if $(MINUTES),--minutes='$(MINUTES)') \
-	     $(foreach v,REPS THREADS SEED SECONDS PRECISION,$(if $($v),--set='$v=$($v)')); status=$$?; \
+	     $(foreach v,REPS THREADS SEED VISITS SECONDS PRECISION,$(if $($v),--set='$v=$($v)')); status=$$?; \
 	 [ $$status -ne 1 ] || exit 1; \
 	 echo 'make readme writes the page of this machine'; exit $$status
 
