@@ -16,10 +16,14 @@ class Doubts:
         """One line about the rows of these groups, or of all, that are not to be quoted; '' if there are none."""
         rows = self.rows(groups)
         unsure = [s for s, quotable in rows if quotable is False]
-        least = f", or of fewer than {FEWEST} samples or {FEWEST_VISITS} visits" * any(few(s.beside()[0]) for s in unsure)
-        one = "; all were measured at one time, and another run may differ by more" * all(len(s.visits()) < 2 for s, _ in rows)
-        return (f"{len(unsure)} of {len(rows)} rows are not to be quoted: uncertain by more than "
-                f"{100 * self.precision:g} %{least}{one}") if unsure else ""
+        if not unsure:
+            return ""
+        line = f"{len(unsure)} of {len(rows)} rows are not to be quoted: uncertain by more than {100 * self.precision:g} %"
+        if any(few(s.beside()[0]) for s in unsure):
+            line += f", or of fewer than {FEWEST} samples or {FEWEST_VISITS} visits"
+        if all(len(s.visits()) == 1 for s, _ in rows):
+            line += "; all were measured at one time, and another run may differ by more"
+        return line
 
     def cut_short(self):
         """One line that says what cut the run short, a signal or a crash, and how many samples there are; or ''."""

@@ -15,8 +15,8 @@
 /* Without REPS, a kernel SLOW_TIMES as slow as the fastest one of its place has half as many samples of a mode. */
 enum { SLOW_TIMES = 8 };
 
-/* Fewer visits say nothing of how far they differ. */
-enum { VISITS_LEAST = 3 };
+/* Of a narrow row, as in reports/verdict.py. */
+enum { SAMPLES_LEAST = 5, VISITS_LEAST = 3 };
 
 inline double median(std::vector<double> times) {
     std::sort(times.begin(), times.end());
@@ -67,7 +67,8 @@ inline Rows rows_of(const struct options &o, unsigned places, const struct workl
  * medians: Student's t, by Cornish and Fisher, as reports/verdict.py has it exactly. */
 inline double half_width(const Row &row, const Row *reference) {
     const size_t n = row.medians.size();
-    if (n < VISITS_LEAST || (reference && reference->medians.size() != n)) return INFINITY;
+    if (row.all.samples < SAMPLES_LEAST || n < VISITS_LEAST) return INFINITY;
+    if (reference && reference->medians.size() != n) return INFINITY;
     std::vector<double> logs(n);
     double mean = 0, square = 0;
     for (size_t v = 0; v < n; v++) {

@@ -35,8 +35,7 @@ static const struct known {
     {"seed", "of all random numbers", TEXT(axes.seed)},
     {"threads", "threads of every kernel", COUNT(threads), 1, 4096},
     {"reps",
-     "samples of every kernel, workload and mode; 10, or half of it for kernels 8 times as slow as "
-     "the "
+     "samples of every kernel, workload and mode; 10, or 5 of kernels 8 times as slow as the "
      "fastest",
      COUNT(reps), 1, 1000},
     {"visits", "times that each workload is made anew and has its share of the samples; 5",

@@ -114,9 +114,9 @@ for alpha in "01":
 PY
 ok $? 'without REPS a kernel has five to ten samples'
 
-# Samples are spread over visits. SECONDS adds visits until rows of three or more are narrow, or until the time is used
-# up; how many visits fit into a short time is not asked.
-for limits in '5 1 99 3' '2 600 99 3' '2 1 1 2'; do
+# Samples are spread over visits. SECONDS adds visits until rows of five samples are narrow, or until the time is used up;
+# how many visits fit into a short time is not asked.
+for limits in '5 1 99 3' '2 600 99 5' '2 1 1 2'; do
     set -- $limits
     "$bench" --out="$work/more" $tiny --alpha='0 1' --modes='cold warm' --reps="$1" --ring=2 --visits=3 --seconds="$2" \
         --precision="$3" --filter='/cpu_(fused|sort)/' 2>"$work/stderr"
