@@ -168,17 +168,17 @@ int embfuse_weight_grad(struct embfuse_model *m, const struct embfuse_batch *bat
     IN_CALL(m, why);
     struct batch in;
     const struct kernel *k;
+    if (batch && batch->lookups && (!batch->lookup_weights || !batch->weight_grad))
+        return said(why, EMBFUSE_INVALID, "batch.lookup_weights or batch.weight_grad is NULL");
+    if (batch && batch->lookups == 0) return batch_of(m, batch, &in, why);
     int status = prepare(m, OP_WEIGHT_GRAD, batch, &in, &k, why);
     if (status == 0) status = check_bound(m, false, why);
-    if (status == 0 && (!in.lookup_weights || !batch->weight_grad) && in.lookups)
-        status = said(why, EMBFUSE_INVALID, "batch.lookup_weights or batch.weight_grad is NULL");
-    if (status == 0 && !grad && in.grad_elements)
-        status = said(why, EMBFUSE_INVALID, "grad is NULL");
+    if (status == 0 && !grad) status = said(why, EMBFUSE_INVALID, "grad is NULL");
     if (status == 0) status = check_on_device(m, batch, &in, why);
     if (status == 0) status = need_scratch(m, k, &in, why);
     in.grad = grad;
     const struct launch how = {.output = batch ? batch->weight_grad : NULL};
-    return status || in.lookups == 0 ? status : launch(m, k, &in, batch->stream, how, why);
+    return status ? status : launch(m, k, &in, batch->stream, how, why);
 }
 
 int embfuse_step(struct embfuse_model *m, const struct embfuse_batch *batch, const void *grad,
