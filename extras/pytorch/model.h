@@ -139,9 +139,6 @@ struct Model : torch::CustomClassHolder {
     void defer(bool on) {
         deferred = on;
     }
-    bool defers() const {
-        return deferred;
-    }
     void drop() {
         waiting.clear();
     }

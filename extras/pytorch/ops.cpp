@@ -246,7 +246,6 @@ TORCH_LIBRARY(embfuse, m) {
         .def("initial", &Model::initial)
         .def("number", &Model::number)
         .def("defer", &Model::defer)
-        .def("defers", &Model::defers)
         .def("drop", &Model::drop)
         .def("gradients", &Model::gradients)
         .def("lookup", &Model::lookup)

@@ -32,12 +32,12 @@ def batches(rows, bags=8):
         yield torch.randint(0, rows, (int(lengths.sum()),), generator=generator), offsets
 
 
-def compare(net, *more, weights_learn=False):
-    """Trains a compiled copy beside the module."""
+def compare(net, waits=False, weights_learn=False):
+    """Trains a compiled copy beside the module. waits: an Optimizer takes the steps."""
     torch.compiler.reset()
     compiled_net = copy.deepcopy(net)
     compiled = torch.compile(compiled_net, fullgraph=True)
-    optimizers = [Optimizer(n) for n in (net, compiled_net)] if more else []
+    optimizers = [Optimizer(n) for n in (net, compiled_net)] if waits else []
     for ids, offsets in batches(net.bag.num_embeddings):
         weights = torch.rand(len(ids)) if net.bag.mode == "sum" else None
         given = [weights if weights is None else weights.clone().requires_grad_(weights_learn) for _ in range(2)]
@@ -62,7 +62,7 @@ def test_one_graph_and_the_same_steps(_):
 
 
 def test_the_step_waits_for_an_optimizer(_):
-    compare(Net(EmbeddingBag(50, 8, mode="sum", optimizer="adagrad", lr=0.05)), "optimizer")
+    compare(Net(EmbeddingBag(50, 8, mode="sum", optimizer="adagrad", lr=0.05)), waits=True)
 
 
 class Twice(Net):

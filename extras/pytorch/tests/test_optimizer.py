@@ -146,7 +146,7 @@ def test_groups_closures_and_state(_):
     ours, _ = pair("sparse_adam", lr=0.1, betas=(0.5, 0.75))
     mine = Optimizer(torch.nn.Sequential(ours, torch.nn.Linear(DIM, 1)))
     group, = mine.param_groups
-    assert group["lr"] - 0.1 < 1e-8 and group["betas"] == (0.5, 0.75) and group["params"][0] is ours.weight
+    assert abs(group["lr"] - 0.1) < 1e-8 and group["betas"] == (0.5, 0.75) and group["params"][0] is ours.weight
     group["lr"] = 0.0
 
     def closure():
