@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: MIT
 """What every report of a result says of its reliability: by what the run was cut short, and how many rows are not to be
 quoted. A row may be quoted if the ratio that it states is precise (Group.quotable)."""
+import math
+
 from verdict import FEWEST, FEWEST_VISITS, few
 
 
@@ -8,17 +10,22 @@ class Doubts:
     """A part of Result."""
 
     def rows(self, groups=None):
-        """(series, whether it may be quoted) of these groups, or of all, that have a time."""
+        """(series, its uncertainty) of these groups, or of all, that have a time."""
         every = groups or [g for mode in dict.fromkeys(s.mode for s in self.series) for g in self.groups(mode)]
-        return [(s, g.quotable(s)) for g in every for s in g.measured()]
+        return [(s, g.uncertainty(s)) for g in every for s in g.measured()]
 
     def caution(self, groups=None):
         """One line about the rows of these groups, or of all, that are not to be quoted; '' if there are none."""
         rows = self.rows(groups)
-        unsure = [s for s, quotable in rows if quotable is False]
+        unsure = [s for s, share in rows if share is not None and share > self.precision]
         if not unsure:
             return ""
-        line = f"{len(unsure)} of {len(rows)} rows are not to be quoted: uncertain by more than {100 * self.precision:g} %"
+        shares = sorted(share for _, share in rows if share is not None)
+        known = [(what, shares[math.ceil(q * len(shares)) - 1])
+                 for what, q in (("half of the rows are known", 0.5), ("95 %", 0.95))]
+        line = ", ".join(f"{what} within {100 * share:.2g} %" for what, share in known if share < math.inf)
+        line += "; " * bool(line)
+        line += f"{len(unsure)} of {len(rows)} rows are not to be quoted: uncertain by more than {100 * self.precision:g} %"
         if any(few(s.beside()[0]) for s in unsure):
             line += f", or of fewer than {FEWEST} samples or {FEWEST_VISITS} visits"
         if all(len(s.visits()) == 1 for s, _ in rows):

@@ -72,7 +72,7 @@ def write_samples(result, path):
              if isinstance(v, (int, float)) and not isinstance(v, bool)}
     names = sorted(names - NO_COUNTERS)
     lines = ["\t".join((*KEYS, "fingerprint", "placement", "repetition", "ms", *names))]
-    known = {s.key: None if may is None else int(may) for s, may in result.rows()}
+    known = {s.key: None if share is None else int(share <= result.precision) for s, share in result.rows()}
     for s in result.series:
         own = (*s.key, s.operation, s.check, known.get(s.key))
         for i, x in enumerate(s.samples):

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field, replace
 from doubts import Doubts
 from identity import gpu_text, of_gpu, one_work
 from program import ResultError, read_text
-from verdict import PRECISION, precise, told_apart
+from verdict import PRECISION, told_apart, uncertainty
 
 SCHEMA = "1"
 # The reason starts with one of these if a kernel failed its check, broke the device, or crashed.
@@ -162,7 +162,7 @@ class Series:
         return found
 
     def beside(self, reference=None):
-        """The two arguments of interval() and precise(), of the visits that both series have."""
+        """The two arguments of interval() and uncertainty(), of the visits that both series have."""
         own, over = self.visits(), reference.visits() if reference else {}
         both = [v for v in sorted(own) if v in over or not reference]
         return tuple(tuple(own[v]) for v in both), tuple(tuple(over[v]) for v in both if reference)
@@ -231,10 +231,15 @@ class Group:
         times, best = lambda s: s.values("ns_per_lookup"), self.best()
         return [s for s in self.lazy() if s is best or not told_apart(times(s), times(best))]
 
-    def quotable(self, series):
-        """Whether the time of a series over the best one's is precise, or of the best one alone; None: not known."""
+    def uncertainty(self, series):
+        """How uncertain the time of a series over the best one's is, or of the best one alone; None: not known."""
         best = self.best()
-        return precise(*series.beside(None if series is best else best), self.precision)
+        return uncertainty(*series.beside(None if series is best else best))
+
+    def quotable(self, series):
+        """Whether it is certain enough; None: not known."""
+        share = self.uncertainty(series)
+        return None if share is None else share <= self.precision
 
     def mark(self, series):
         """The marks of a series in a table of this group."""

@@ -42,7 +42,7 @@ def add_precision(parser):
 
 
 def without_scipy():
-    """If SciPy is missing, one line that says so and what told_apart() and precise() do instead; otherwise no line."""
+    """If SciPy is missing, one line that says so and what told_apart() and uncertainty() do instead; otherwise no line."""
     try:
         scipy_stats()
     except ResultError as e:
@@ -85,15 +85,15 @@ def few(visits):
     return sum(map(len, visits)) < FEWEST or 1 < len(visits) < FEWEST_VISITS
 
 
-def precise(times, reference, precision=PRECISION):
-    """Whether a row, as in interval(), may be quoted; None without SciPy."""
+def uncertainty(times, reference):
+    """The share by which a row, as in interval(), may be off; infinite: too few samples; None without SciPy."""
     if few(times) or reference and few(reference):
-        return False
+        return math.inf
     try:
         ratio, low, high = interval(times, reference)
     except ResultError:
         return None
-    return (1 - precision) * ratio <= low and high <= (1 + precision) * ratio
+    return max(1 - low / ratio, high / ratio - 1)
 
 
 def mann_whitney(a, b):

@@ -19,6 +19,8 @@ import results
 import verdict
 from spoiled import disturbed, equal, golden, noise_file, one_line_error, rows_of, run, save, slowed
 
+precise = lambda times, reference, least=verdict.PRECISION: verdict.uncertainty(times, reference) <= least
+
 try:
     verdict.scipy_stats()
 except Exception as e:
@@ -77,11 +79,11 @@ def test_precision_in_one_visit_by_hand(folder):
     times, tens = lambda low, high: ((low, 9.9, 10.0, 10.1, high),), ((10.0,) * 5,)
     equal([round(x, 9) for x in verdict.interval(times(9.6, 10.2), ())], [10, 9.6, 10.2])
     for reference in ((), tens):
-        equal([verdict.precise(times(*ends), reference) for ends in ((9.71, 10.29), (9.69, 10), (10, 10.31))],
+        equal([precise(times(*ends), reference) for ends in ((9.71, 10.29), (9.69, 10), (10, 10.31))],
               [True, False, False])
-    equal([verdict.precise(times(9.6, 10.4), (), p) for p in (0.03, 0.05)], [False, True])
+    equal([precise(times(9.6, 10.4), (), p) for p in (0.03, 0.05)], [False, True])
     few = (tens[0][:4],)
-    equal([verdict.precise(few, ()), verdict.precise(tens, few), verdict.precise(tens, times(9.6, 10))], [False] * 3)
+    equal([precise(few, ()), precise(tens, few), precise(tens, times(9.6, 10))], [False] * 3)
 
 
 def test_precision_over_visits_by_hand(folder):
@@ -91,9 +93,9 @@ def test_precision_over_visits_by_hand(folder):
     still, drift = visits(0, 0, 0), visits(-0.01, 0, 0.01)
     for reference, middle in ((), 10), (still, 1):
         equal([round(math.log(x / middle), 6) for x in verdict.interval(drift, reference)], [0, -0.024841, 0.024841])
-        equal([verdict.precise(drift, reference, p) for p in (0.025, 0.0255)], [False, True])
-    equal(verdict.precise(visits(0, 0.5, 1), visits(0, 0.5, 1)), True)
-    equal([verdict.precise(x, ()) for x in (still, still[:2], ((10.0,),) * 4, visits(0, 0.5, 1))], [True] + [False] * 3)
+        equal([precise(drift, reference, p) for p in (0.025, 0.0255)], [False, True])
+    equal(precise(visits(0, 0.5, 1), visits(0, 0.5, 1)), True)
+    equal([precise(x, ()) for x in (still, still[:2], ((10.0,),) * 4, visits(0, 0.5, 1))], [True] + [False] * 3)
 
 
 def test_without_scipy(folder):
