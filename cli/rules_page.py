@@ -57,7 +57,7 @@ def state_bytes(rule):
 
 
 def overview(rules):
-    lines = ["| rule | bytes | sums over the row | a zero gradient changes nothing | in other systems |",
+    lines = ["| rule | bytes | sums over the row | a zero gradient changes nothing | source, other systems |",
              "|---|---|---|---|---|"]
     for r in rules:
         lines.append(f"| [`{r['name']}`](#{r['name']}) | {state_bytes(r)} | {'yes' if r['reduces'] else 'no'} | "
@@ -88,7 +88,6 @@ def section(rule):
 
 * Hyper-parameters: {params}.
 * States: {described_states(rule)}; {state_bytes(rule)} bytes a row.
-* Source: {rule['source']}.
 """
 
 

@@ -81,6 +81,8 @@ struct rule_info {
                          bf16 */
     bool
         counts; /* a state of a row is a number of steps: a table takes at most RULE_COUNTED_STEPS steps */
+    bool catches_up; /* a step with a zero gradient, and nothing to adjust, brings a row up to date with
+                        the number of the step: another one of the same number changes nothing */
     bool linear; /* steps for the parts of a gradient give the same as one step for their sum;
                               direction reads only g and the rate, and the weight is RULE_NO_WEIGHT */
     bool idle_is_identity; /* a step with a zero gradient changes neither weights nor states, if the
@@ -189,6 +191,15 @@ HOST_DEVICE float whole_correction(float base, float n) {
     uint32_t left = n >= 0x1p31f ? UINT32_C(1) << 31 : n > 0 ? (uint32_t)n : 0;
     for (; left; left >>= 1, part *= 2.0f - part)
         if (left & 1) so_far += part * (1.0f - so_far);
+    return so_far;
+}
+
+/* base^n for 0 <= base <= 1 and a whole n, by squaring: the same bits on the host and on a device. */
+HOST_DEVICE float whole_power(float base, float n) {
+    float so_far = 1.0f, part = base;
+    uint32_t left = n >= 0x1p31f ? UINT32_C(1) << 31 : n > 0 ? (uint32_t)n : 0;
+    for (; left; left >>= 1, part *= part)
+        if (left & 1) so_far *= part;
     return so_far;
 }
 

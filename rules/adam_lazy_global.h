@@ -34,6 +34,7 @@ RULE_INFO(adam_lazy_global) = {
     .rates = 2,
     .momenta = 1,
     .counts = true,
+    .catches_up = true,
 };
 
 RULE_NO_BEFORE(adam_lazy_global)

@@ -113,6 +113,18 @@ static inline struct num correction(float base, struct num n) {
     return rounded(value, spread + (1 + 5.1 * doublings) * unit * value);
 }
 
+/* base^n for 0 <= base <= 1 and the whole part of n, by squaring: less than one rounding for each factor, and products
+ * that are subnormal. If rounding decides about the whole part, the bound holds every outcome. */
+static inline struct num power(struct num base, struct num n) {
+    const double least = greater(floor(n.value - n.error), 0),
+                 most = greater(floor(n.value + n.error), 0);
+    const double value = pow(base.value, greater(floor(n.value), 0)),
+                 high = pow(lesser(base.value + base.error, 1), least),
+                 low = pow(greater(base.value - base.error, 0), most);
+    const double roundings = base.value < 1 ? 1.001 * unit * most * high + 4 * tiny : 0;
+    return (struct num){value, greater(high - value, value - low) + roundings};
+}
+
 /* A sum over a row in floats, as kernels compute it: each term passes one addition for every 128
  * columns, and seven more. */
 struct total {
