@@ -16,37 +16,48 @@ static int64_t *one_bag(int64_t ids, int64_t *bags, struct error *err) {
     return offsets;
 }
 
-/* Reads offsets [features*bags + 1] as int64 and derives *bags. NULL: err. */
+/* Reads offsets [all bags + 1] as int64 and derives *bags, of each feature without an own number. NULL: err. */
 static int64_t *read_offsets(const struct batch_files *files, const struct description *d,
                              int64_t *bags, struct error *err) {
     const char *path = files->offsets;
-    int64_t count, *offsets = npy_read_int64s(path, &count, err);
+    int64_t own = 0, others = 0, count, *offsets = npy_read_int64s(path, &count, err);
     if (!offsets) return NULL;
+    for (int32_t f = 0; f < d->num_features; f++) {
+        own += d->features[f].bags > 0 ? d->features[f].bags : 0;
+        others += d->features[f].bags < 0;
+    }
     /* A batch of no bags does what a bag without lookups does; see batch_has_no_bags(). */
-    if (count == 1 && offsets[0] == 0 && !d->bags) {
+    if (count == 1 && offsets[0] == 0 && !d->bags && others == d->num_features) {
         free(offsets);
         *bags = 1;
         offsets = array_require(d->num_features + 1, sizeof *offsets, path, err);
         return offsets ? memset(offsets, 0, (size_t)(d->num_features + 1) * sizeof *offsets) : NULL;
     }
-    *bags = (count - 1) / d->num_features;
-    if (d->bags && d->bags * d->num_features + 1 != count)
+    *bags = d->bags || !others ? d->bags : (count - 1 - own) / others;
+    if (*bags >= 0 && own + others * *bags > 0 && own + others * *bags + 1 == count)
+        return offsets;
+    if (own)
+        fail(err, "%s: %lld offsets; own bags and %lld features of B bags have %lld + %lld*B + 1",
+             path, (long long)count, (long long)others, (long long)own, (long long)others);
+    else if (d->bags)
         fail(err, "%s: %lld offsets; %d features of %lld bags have %lld", path, (long long)count,
              d->num_features, (long long)d->bags, (long long)(d->bags * d->num_features + 1));
-    else if (*bags < 1 || *bags * d->num_features + 1 != count)
+    else
         fail(err, "%s: %lld offsets; %d features of B bags have %d*B + 1, with B from 1", path,
              (long long)count, d->num_features, d->num_features);
-    else
-        return offsets;
     free(offsets);
     return NULL;
+}
+
+/* True if a batch has the shape of the one that stands for a batch without bags. */
+static bool stands_for_none(const struct batch *in) {
+    return in->lookups == 0 && in->flat_bags == in->num_features;
 }
 
 bool batch_has_no_bags(const char *offsets, const struct batch *in) {
     int64_t count = 0;
     struct error ignored;
-    if (offsets && in->bags == 1 && in->lookups == 0)
-        free(npy_read_int64s(offsets, &count, &ignored));
+    if (offsets && stands_for_none(in)) free(npy_read_int64s(offsets, &count, &ignored));
     return count == 1;
 }
 
@@ -60,13 +71,16 @@ static int read_lookups(const struct batch_files *files, const struct descriptio
                                                 : one_bag(ids.count, &bags, err);
     int status = offsets ? 0 : -1;
     enum id_type type = ids.type == NPY_INT32 ? ID_INT32 : ID_INT64;
-    if (status == 0) status = workload_begin(w, bags, type, err);
+    if (status == 0) status = workload_begin(w, type, err);
     if (status == 0) {
         memcpy(w->tables, d->tables, (size_t)d->num_tables * sizeof *w->tables);
         for (int32_t t = 0; t < d->num_tables; t++)
             w->tables[t].adjusts = rule_adjusts(&d->rules[t]);
         memcpy(w->features, d->features, (size_t)d->num_features * sizeof *w->features);
+        for (int32_t f = 0; f < d->num_features; f++)
+            if (w->features[f].bags < 0) w->features[f].bags = bags;
         struct batch as_read = w->batches[0];
+        as_read.flat_bags = batch_number_bags(w->features, w->num_features);
         as_read.ids = ids.data;
         as_read.offsets = offsets;
         as_read.lookups = ids.count;
@@ -107,22 +121,24 @@ static int take_grad(struct npy *a, const struct description *d, const char *pat
 
 static int read_grad(const char *path, const struct description *d, bool finite, struct batch *in,
                      struct error *err) {
-    const bool sequences = in->features[0].pooling == POOL_NONE;
+    const bool sequences = in->features[0].pooling == POOL_NONE,
+               own_bags = !sequences && batch_common_bags(in) < 0;
     int64_t shape[2];
     const int num_dims = batch_grad_shape(in, shape);
-    const char *what = num_dims == 1 ? "sequences of several dims"
+    const char *what = num_dims == 1 ? "features of several dims, one after the other"
                        : sequences   ? "[ids][dim]"
+                       : own_bags    ? "[all bags][dim]"
                                      : "[bags][sum of the features' dims]";
     struct npy a;
     if (array_read(path, d->grad_type_given ? d->grad_type : FP16, finite, &a, err)) return -1;
-    if (in->lookups == 0 && in->bags == 1 && a.count == 0) { /* the batch has no bags */
+    if (stands_for_none(in) && a.count == 0) { /* the batch has no bags */
         npy_free(&a);
         void *zeros = array_require(in->grad_elements, sizeof(float), path, err);
         if (zeros) memset(zeros, 0, (size_t)in->grad_elements * sizeof(float));
         in->grad = zeros;
         return zeros ? 0 : -1;
     }
-    if (!(sequences && array_is_shaped(&a, 1, &in->grad_elements)) &&
+    if (!((sequences || own_bags) && array_is_shaped(&a, 1, &in->grad_elements)) &&
         array_want_shape(path, &a, num_dims, shape, what, err)) {
         npy_free(&a);
         return -1;
@@ -191,7 +207,7 @@ int batch_read_one(const struct batch_files *files, int64_t rows, int32_t dim, e
                    int64_t padding, struct workload *out, struct error *err) {
     struct description d = {0};
     const struct table_shape shape = {.rows = rows, .dim = dim};
-    const struct feature feature = {.pooling = pooling, .padding_id = padding};
+    const struct feature feature = {.pooling = pooling, .padding_id = padding, .bags = -1};
     int status = -1;
     if (description_add_table(&d, shape, rule_default(shape.rule), err) == 0 &&
         description_add_feature(&d, feature, err) == 0 &&

@@ -110,16 +110,21 @@ void description_write(FILE *file, const struct workload *w, int batch) {
     const struct batch *in = &w->batches[batch];
     fprintf(file,
             "# %s: %s\n# batch number %d\n# fingerprint %016" PRIx64
-            "\nbags %lld\nweighted %d\ngrad_type %s\nseed %llu\n",
-            w->name, w->text, batch, batch_fingerprint(&w->batches[batch]), (long long)in->bags,
+            "\nweighted %d\ngrad_type %s\nseed %llu\n",
+            w->name, w->text, batch, batch_fingerprint(&w->batches[batch]),
             in->lookup_weights != NULL, key_word(KEY_GRAD_TYPE, (int)in->grad_type),
             (unsigned long long)w->seed);
     for (int32_t t = 0; t < in->num_tables; t++) {
         struct rule rule = workload_rule(w, t);
         write_table(file, &in->tables[t], &rule, false);
     }
-    for (int32_t f = 0; f < in->num_features; f++)
-        fprintf(file, "feature table %d pooling %s padding %lld\n", in->features[f].table,
+    const int64_t bags = batch_common_bags(in);
+    if (bags >= 0) fprintf(file, "bags %lld\n", (long long)bags);
+    for (int32_t f = 0; f < in->num_features; f++) {
+        fprintf(file, "feature table %d pooling %s padding %lld", in->features[f].table,
                 key_word(KEY_POOLING, (int)in->features[f].pooling),
                 (long long)in->features[f].padding_id);
+        if (bags < 0) fprintf(file, " bags %lld", (long long)in->features[f].bags);
+        fprintf(file, "\n");
+    }
 }

@@ -2,12 +2,13 @@
  *
  * PREFIX.batch describes the arrays of a batch, one statement per line; # starts a comment.
  *
- *     bags 51200                               per feature; optional
+ *     bags 51200                               of features without an own number; optional
  *     weighted 1                               the batch has per-sample weights
  *     grad_type bf16                           fp32, bf16 or fp16; optional: as in the gradient's file
  *     seed 7                                   of stochastic rounding; optional
  *     table rows 1000 dim 64 rule adam lr 0.1  repeatable: table 0, 1, ...
  *     feature table 0 pooling mean padding 3   repeatable, in the order of offsets and gradient
+ *     feature table 0 bags 700                 bags of its own
  *
  * A table line may set weight_type, momentum_type, rounding and row_state, with presets as in a
  * workload spec, and hyper-parameters of its rule [presets in rules/]. The
@@ -38,7 +39,7 @@ struct description {
     int32_t num_tables, num_features;
     struct table_shape *tables; /* [num_tables] rows, dim, rule */
     struct rule *rules;         /* [num_tables]; in PREFIX.tables NAN where nothing is said */
-    struct feature *features;   /* [num_features] table, pooling, padding_id */
+    struct feature *features;   /* [num_features] table, pooling, padding_id; bags, -1: not given */
 };
 
 int description_read(const char *path, struct description *out, struct error *err);

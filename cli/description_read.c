@@ -84,16 +84,23 @@ static int read_table(struct words line, struct reading *r, struct error *err) {
 }
 
 static int read_feature(struct words line, struct reading *r, struct error *err) {
-    static const char *const keys[] = {"table", "pooling", "padding", NULL};
-    enum { TABLE, POOLING, PADDING };
+    static const char *const keys[] = {"table", "bags", "pooling", "padding", NULL};
+    enum { TABLE, OWN_BAGS, POOLING, PADDING };
     bool seen[PADDING + 1] = {false};
-    struct pairs p = {"feature table T [pooling sum|mean|none|max] [padding ID]", keys, seen};
+    struct pairs p = {"feature table T [pooling sum|mean|none|max] [padding ID] [bags B]", keys,
+                      seen};
     char text[WORD_MAX], *end;
-    struct feature f = {.table = -1, .pooling = POOL_SUM, .padding_id = -1};
+    struct feature f = {.table = -1, .pooling = POOL_SUM, .padding_id = -1, .bags = -1};
     struct value v;
+    double bags;
     int k;
     while ((k = next_pair(&p, &line, r->at, text, err)) >= 0) {
         enum key key = k == POOLING ? KEY_POOLING : KEY_PADDING;
+        if (k == OWN_BAGS) {
+            if (number_read("bags", true, 0, SPEC_BAGS_MAX, text, r->at, &bags, err)) return -1;
+            f.bags = (int64_t)bags;
+            continue;
+        }
         if (k != TABLE && value_read(key, text, r->at, &v, err)) return -1;
         if (k == POOLING) f.pooling = (enum pooling)v.number;
         if (k == PADDING) f.padding_id = (int64_t)v.number;

@@ -29,7 +29,7 @@ static int parse(int argc, char **argv, struct gen *g, struct error *err) {
         {"out", "PREFIX", "start of all file names", &g->out},
     };
     static const char more[] =
-        "Writes PREFIX.batch (tables and features), .ids.npy, .offsets.npy [features*bags + 1],\n"
+        "Writes PREFIX.batch (tables and features), .ids.npy, .offsets.npy [all bags + 1],\n"
         ".grad.npy ([bags][sum of dims]; pooling none: [ids][dim], or flat if dims differ), and\n"
         ".lookup_weights.npy (per-sample weights, if any), .winners.npy (drawn, for pooling max;\n"
         "those of a forward: embfuse forward --winners). --initial-tables adds .weight.npy,\n"
@@ -76,7 +76,7 @@ static int write_npy(struct outputs *o, const struct gen *g, const char *what, e
 
 static int write_batch(struct outputs *o, const struct gen *g, const struct batch *in,
                        struct error *err) {
-    int64_t offsets = in->num_features * in->bags + 1, shape[2];
+    int64_t offsets = in->flat_bags + 1, shape[2];
     const int num_dims = batch_grad_shape(in, shape);
     enum npy_type type = in->id_type == ID_INT32 ? NPY_INT32 : NPY_INT64;
     if (write_npy(o, g, "ids.npy", type, 1, &in->lookups, in->ids, err) ||
@@ -127,8 +127,9 @@ int gen_command(int argc, char **argv, struct error *err) {
     char out[PATH_MAX];
     escape_controls(g.out, out, sizeof out);
     if (status == 0)
-        printf("%s.batch: %s, batch %lld: %lld ids in %d x %lld bags\n", out, w.name,
-               (long long)g.batch, (long long)in->lookups, in->num_features, (long long)in->bags);
+        printf("%s.batch: %s, batch %lld: %lld ids in %lld bags of %d features\n", out, w.name,
+               (long long)g.batch, (long long)in->lookups, (long long)in->flat_bags,
+               in->num_features);
     workload_free(&w);
     return status ? EXIT_USAGE : EXIT_FINE;
 }

@@ -31,7 +31,7 @@ static int write_winners(struct outputs *o, const char *path, const struct batch
     for (int32_t f = 0; f < in->num_features; f++) {
         const struct feature *x = &in->features[f];
         const size_t row = (size_t)in->tables[x->table].dim * sizeof *all;
-        for (int64_t b = 0; b < in->bags && x->pooling == POOL_MAX; b++)
+        for (int64_t b = 0; b < x->bags && x->pooling == POOL_MAX; b++)
             memcpy(all + forward_row(x, b), winners + forward_row(x, b), row);
     }
     const int status = outputs_npy(o, path, NPY_INT32, num_dims, shape, all, err);

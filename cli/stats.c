@@ -15,6 +15,7 @@
 #include "cli/outputs.h"
 #include "cli/plot.h"
 #include "harness/workload/id_stats.h"
+#include "harness/workload/spec_keys.h"
 #include "harness/workload/trace.h"
 #include "harness/workload/workload.h"
 
@@ -246,13 +247,12 @@ static int stats_plot(const char *prefix, const struct stats *s, struct error *e
 
 struct flags {
     const char *path, *workload, *bags_text, *json, *plot;
-    int64_t bags;
 };
 
 static int parse(int argc, char **argv, struct flags *f, struct error *err) {
     const struct flag flags[] = {
         {"workload", "NAME", "only this workload of the spec", &f->workload},
-        {"bags", "B", "bags per batch [spec: its own; trace: about 2^20 lookups]", &f->bags_text},
+        {"bags", "B[+C...]", "bags of a batch [spec: its own; trace: about 2^20 lookups]", &f->bags_text},
         {"json", NULL, "print JSON", &f->json},
         {"plot", "PREFIX", "draw PREFIX.svg and PREFIX.png with gnuplot", &f->plot},
     };
@@ -262,11 +262,12 @@ static int parse(int argc, char **argv, struct flags *f, struct error *err) {
         "[bags + 1] from 0 to the number of ids: bag b is ids[offsets[b]] to ids[offsets[b+1]-1].\n"
         "In PREFIX.npy without offsets each id is a bag. a,b,c are the features of one input.\n";
     struct usage usage = {"stats", "SPECFILE|TRACE", more, flags, sizeof flags / sizeof *flags};
+    struct value bags;
     int status = flags_parse(&usage, argc, argv, &f->path, err);
     if (status) return status;
-    f->bags = 0;
     if (!f->path) return fail(err, "stats: give a spec file or a trace; see --help");
-    if (flag_whole("bags", f->bags_text, 1, 1000000000, &f->bags, err)) return -1;
+    if (f->bags_text && value_read(KEY_BATCH, f->bags_text, (struct where){"--bags", 0}, &bags, err))
+        return -1;
     return f->plot ? outputs_check("--plot", f->plot, err) : 0;
 }
 
@@ -289,11 +290,13 @@ static int show(const struct flags *f, struct workload *w, bool first, struct er
 
 static int show_trace(const struct flags *f, struct error *err) {
     static const char like[] = "workload trace\n";
+    const struct spec_overrides over = {.batch = f->bags_text};
     struct spec_list list;
     struct workload w;
     if (f->workload) return fail(err, "stats: a trace has no --workload");
-    if (spec_parse("like", like, strlen(like), NULL, &list, err)) return -1;
-    int status = workload_from_trace(f->path, list.specs, f->bags, 2, GRAD_EXACT, &w, err);
+    if (spec_parse("like", like, strlen(like), &over, &list, err)) return -1;
+    if (!f->bags_text) list.specs[0].num_batches = 0;
+    int status = workload_from_trace(f->path, list.specs, 2, GRAD_EXACT, &w, err);
     spec_list_free(&list);
     return status ? -1 : show(f, &w, true, err);
 }

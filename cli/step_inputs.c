@@ -45,7 +45,8 @@ static int describe_by_flags(const struct step_flags *f, struct description *d, 
         (f->padding && value_read(KEY_PADDING, f->padding, padding_flag, &padding, err)))
         return -1;
     struct feature feature = {.pooling = (enum pooling)pooling.number,
-                              .padding_id = (int64_t)padding.number};
+                              .padding_id = (int64_t)padding.number,
+                              .bags = -1};
     if (description_add_table(d, shape, rule_default(shape.rule), err) ||
         description_add_feature(d, feature, err))
         return -1;

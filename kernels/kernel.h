@@ -71,12 +71,15 @@ struct feature {
     int64_t padding_id;  /* lookups of this row are ignored; -1: no padding */
     int64_t grad_offset; /* elements from batch.grad to the feature's first gradient row */
     int64_t grad_stride; /* elements from one gradient row to the next */
-    int64_t lookups;     /* of this feature in this batch, padding included */
+    /* In this batch: the feature's own number of bags, which may be 0, and its lookups, padding included. Of
+     * both the first one, too, counted over all features in order. */
+    int64_t bags, first_bag;
+    int64_t lookups, first_lookup;
 };
 
-/* A batch in CSR form, read-only. Bag b of feature f is the flat bag q = f*bags + b; its lookups
+/* A batch in CSR form, read-only. Bag b of a feature is the flat bag q = first_bag + b; its lookups
  * are ids[offsets[q]] .. ids[offsets[q+1]-1]. With POOL_NONE lookup i has gradient row
- * i - offsets[f*bags] of the feature; with any other pooling the bag has gradient row b of the feature.
+ * i - first_lookup of the feature; with any other pooling the bag has gradient row b of the feature.
  * With POOL_MAX an element of that row belongs to one lookup of the bag, the winner of the column. The
  * gradient of any other lookup is 0 there. So a lookup that wins no column still touches its row. Ids
  * are row numbers local to the table; the caller has validated them. For a device kernel all
@@ -85,13 +88,13 @@ struct feature {
 struct batch {
     int32_t num_tables;
     int32_t num_features;
-    int64_t bags;    /* per feature, at least 1 */
-    int64_t lookups; /* in all bags of all features, padding included; may be 0: a no-op */
+    int64_t flat_bags; /* of all features, at least 1 */
+    int64_t lookups;   /* in all of them, padding included; may be 0: a no-op */
     const struct table_shape *tables;
     const struct feature *features;
     enum id_type id_type;
     const void *ids;             /* [lookups] */
-    const int64_t *offsets;      /* [num_features*bags + 1] */
+    const int64_t *offsets;      /* [flat_bags + 1] */
     const float *lookup_weights; /* [lookups]; NULL: all are 1 */
     enum dtype grad_type;        /* FP32, FP16 or BF16 */
     const void *grad;            /* upstream gradient, see struct feature */
@@ -232,7 +235,7 @@ struct kernel {
     unsigned traits; /* bits of enum trait */
 
     /* NULL: accepts any batch. Otherwise returns NULL for "yes" or the reason for "no". Reads only
-     * the shape: tables, features, bags, lookups, and whether lookup_weights is NULL.
+     * the shape: tables, features, flat_bags, lookups, and whether lookup_weights is NULL.
      * kernel_refuses() asks what POOL_MAX excludes, for every kernel. */
     const char *(*accepts)(const struct batch *shape);
 

@@ -57,6 +57,26 @@ HOST_DEVICE int32_t table_of_row(const struct table_shape *tables, int32_t count
     return (int32_t)last_at_most(&tables->first_row, sizeof *tables, 0, count, row);
 }
 
+/* The number of a flat bag's feature. */
+HOST_DEVICE int32_t feature_of_bag(const struct feature *features, int32_t count, int64_t q) {
+    return (int32_t)last_at_most(&features->first_bag, sizeof *features, 0, count, q);
+}
+
+/* The same in host memory. */
+static inline const struct feature *feature_at_bag(const struct batch *in, int64_t q) {
+    return in->features + feature_of_bag(in->features, in->num_features, q);
+}
+
+/* Gradient rows, and output rows. */
+HOST_DEVICE int64_t feature_rows(const struct feature *f) {
+    return f->pooling == POOL_NONE ? f->lookups : f->bags;
+}
+
+/* The number of a lookup's feature. */
+HOST_DEVICE int32_t feature_of_lookup(const struct feature *features, int32_t count, int64_t i) {
+    return (int32_t)last_at_most(&features->first_lookup, sizeof *features, 0, count, i);
+}
+
 static inline int64_t all_rows(const struct batch *in) {
     const struct table_shape *last = &in->tables[in->num_tables - 1];
     return last->first_row + last->rows;
@@ -73,7 +93,7 @@ static inline int32_t widest(const struct batch *in) {
 /* Kernels accept by this if they keep a row number and a position in 32 bits each. The slots of hash tables with twice
  * the lookups fit in 32 bits, too. */
 static inline const char *accepts_32bit_rows_and_positions(const struct batch *in) {
-    if (in->lookups > INT32_MAX || in->num_features * in->bags > UINT32_MAX)
+    if (in->lookups > INT32_MAX || in->flat_bags > UINT32_MAX)
         return "more than 2^31 lookups or 2^32 bags";
     return all_rows(in) > UINT32_MAX ? "more than 2^32 rows" : NULL;
 }

@@ -191,8 +191,8 @@ int embfuse_admit(struct embfuse_model *m, const struct embfuse_admission *admis
         for (int32_t f = 0; f < in.num_features; f++) {
             const struct feature *x = &in.features[f];
             const struct embfuse_admission *a = admission_to(admissions, count, x->table);
-            const struct run r = {&in, in.offsets[f * in.bags], in.offsets[(f + 1) * in.bags],
-                                  x->padding_id, m->threads};
+            const struct run r = {&in, x->first_lookup, x->first_lookup + x->lookups, x->padding_id,
+                                  m->threads};
             if (pass == 1)
                 sum += write_run(a, &r, ids_out);
             else if (a && !a->frozen)

@@ -196,8 +196,9 @@ static void catch_up_batch(const struct embfuse_model *m, const struct embfuse_a
                            const struct batch *in) {
     const struct rows x = rows_of(m, a);
     for (int32_t f = 0; f < in->num_features; f++) {
-        const int64_t begin = in->offsets[f * in->bags], end = in->offsets[(f + 1) * in->bags];
-        if (in->features[f].table != a->table) continue;
+        const struct feature *feature = &in->features[f];
+        const int64_t begin = feature->first_lookup, end = begin + feature->lookups;
+        if (feature->table != a->table) continue;
 #pragma omp parallel for num_threads(m->threads) if ((end - begin) * x.dim > PARALLEL_FROM)
         for (int64_t i = begin; i < end; i++) row_catch_up(&x, batch_id(in, i));
     }

@@ -44,7 +44,7 @@ static bool many_ascend(const struct batch *in, int64_t begin, int64_t end, int 
 }
 
 static bool offsets_good(const struct batch *in, int threads) {
-    const int64_t bags = in->num_features * in->bags;
+    const int64_t bags = in->flat_bags;
     if (in->offsets[0] != 0 || in->offsets[bags] != in->lookups) return false;
     return bags > PARALLEL_FROM ? many_ascend(in, 0, bags, threads) : ascend(in, 0, bags);
 }
@@ -61,11 +61,20 @@ static bool ids_good(const struct batch *in, int64_t begin, int64_t end, int64_t
 static int check_host(const struct embfuse_model *m, const struct batch *in, struct error *err) {
     bool good = offsets_good(in, m->threads);
     for (int32_t f = 0; good && f < in->num_features; f++) {
-        const int64_t begin = in->offsets[f * in->bags], end = in->offsets[(f + 1) * in->bags];
-        const int64_t rows = m->shapes[m->features[f].table].rows;
-        good = ids_good(in, begin, end, rows, m->threads);
+        const struct feature *x = &m->features[f];
+        good = ids_good(in, in->offsets[x->first_bag], in->offsets[x->first_bag + x->bags],
+                        m->shapes[x->table].rows, m->threads);
     }
     return good ? 0 : batch_validate_lookups(in, err);
+}
+
+int64_t batch_bags(const struct embfuse_model *m, const struct embfuse_batch *b) {
+    int64_t all = 0;
+    for (int32_t f = 0; f < m->num_features && all >= 0; f++) {
+        const int64_t bags = b->feature_bags ? b->feature_bags[f] : b->bags;
+        all = bags < 0 || bags > INT64_MAX / m->num_features - 1 ? -1 : all + bags;
+    }
+    return all;
 }
 
 static int check_arguments(const struct embfuse_model *m, const struct embfuse_batch *b,
@@ -75,14 +84,14 @@ static int check_arguments(const struct embfuse_model *m, const struct embfuse_b
         return said(why, EMBFUSE_INVALID,
                     "batch.size is %zu, but sizeof(struct embfuse_batch) is %zu", b->size,
                     sizeof *b);
-    if (b->bags < 0 || b->bags > INT64_MAX / m->num_features - 1 || b->lookups < 0 ||
-        (b->bags == 0 && b->lookups))
+    const int64_t all = batch_bags(m, b);
+    if (all < 0 || b->lookups < 0 || (all == 0 && b->lookups && !b->padded))
         return said(
             why, EMBFUSE_INVALID,
             "batch has %lld bags and %lld lookups: neither may be negative or too large, and a "
             "batch without bags has no lookups",
-            (long long)b->bags, (long long)b->lookups);
-    if ((!b->offsets && b->bags) || (!b->ids && b->lookups))
+            (long long)(b->feature_bags ? all : b->bags), (long long)b->lookups);
+    if ((!b->offsets && all) || (!b->ids && all && b->lookups))
         return said(why, EMBFUSE_INVALID, "batch: ids or offsets are NULL");
     if (b->id_type != EMBFUSE_INT32 && b->id_type != EMBFUSE_INT64)
         return said(why, EMBFUSE_INVALID,
@@ -106,7 +115,7 @@ static int count_on_device(struct embfuse_model *m, const struct embfuse_batch *
                 f, (long long)n, (long long)b->lookups);
         left -= n;
     }
-    if (left)
+    if (left && !b->padded)
         return said(why, EMBFUSE_BAD_BATCH, "the features have %lld lookups, the batch %lld",
                     (long long)(b->lookups - left), (long long)b->lookups);
     return 0;
@@ -114,8 +123,8 @@ static int count_on_device(struct embfuse_model *m, const struct embfuse_batch *
 
 /* A batch of no bags does what one bag without lookups does, but has no output and no gradient. */
 static void make_empty(struct embfuse_model *m, struct batch *out) {
-    out->bags = 1;
     out->offsets = m->place == ON_HOST ? m->no_offsets : device_call_no_offsets(m);
+    for (int32_t f = 0; f < m->num_features; f++) m->features[f].bags = 1;
     for (int32_t f = 0; f < m->num_features; f++) m->features[f].lookups = 0;
 }
 
@@ -127,7 +136,6 @@ int batch_of(struct embfuse_model *m, const struct embfuse_batch *b, struct batc
     if (status) return status;
     *out = (struct batch){.num_tables = m->num_tables,
                           .num_features = m->num_features,
-                          .bags = b->bags,
                           .lookups = b->lookups,
                           .tables = m->shapes,
                           .features = m->features,
@@ -137,16 +145,21 @@ int batch_of(struct embfuse_model *m, const struct embfuse_batch *b, struct batc
                           .lookup_weights = b->lookup_weights,
                           .grad_type = m->grad_type};
     if (has_pooling(out, POOL_MAX)) out->winners = b->winners;
-    if (b->bags == 0)
+    for (int32_t f = 0; f < m->num_features; f++)
+        m->features[f].bags = b->feature_bags ? b->feature_bags[f] : b->bags;
+    const int64_t bags = out->flat_bags = batch_number_bags(m->features, m->num_features);
+    if (b->padded && bags && m->place == ON_HOST && b->offsets[bags] <= b->lookups)
+        out->lookups = b->offsets[bags];
+    if (bags == 0)
         make_empty(m, out);
     else if (m->place == ON_HOST && !b->trusted && check_host(m, out, &err))
         return said(why, EMBFUSE_BAD_BATCH, "%.500s", err.text);
     if (m->place == ON_HOST)
         batch_count(out, m->features);
-    else if (b->bags && (status = count_on_device(m, b, why)))
+    else if (bags && (status = count_on_device(m, b, why)))
         return status;
-    if (m->default_layout) batch_lay_out_rows(m->shapes, m->features, m->num_features, out->bags);
+    if (m->default_layout) batch_lay_out_rows(m->shapes, m->features, m->num_features);
     batch_derive_counted(out, m->shapes, m->features);
-    if (b->bags == 0) out->grad_elements = 0;
+    if (bags == 0) out->grad_elements = 0;
     return 0;
 }

@@ -14,6 +14,7 @@
 #include "cli/json.h"
 #include "cli/outputs.h"
 #include "cli/plot.h"
+#include "harness/workload/spec_keys.h"
 #include "harness/workload/tables.h"
 #include "harness/workload/trace.h"
 #include "harness/workload/workload.h"
@@ -27,14 +28,14 @@ static const char frame[] =
 struct flags {
     const char *path, *workload, *bags_text, *rule_text, *kernel, *json, *plot;
     const char *steps_text, *every_text, *recent_text, *table_text, *threads_text;
-    int64_t bags, steps, every, recent, table, threads;
+    int64_t steps, every, recent, table, threads;
     enum rule_kind rule; /* of a trace */
 };
 
 static int parse(int argc, char **argv, struct flags *f, struct error *err) {
     const struct flag flags[] = {
         {"workload", "NAME", "this workload of the spec", &f->workload},
-        {"bags", "B", "bags per batch [spec: its own; trace: about 2^20 lookups]", &f->bags_text},
+        {"bags", "B[+C...]", "bags of a batch [spec: its own; trace: about 2^20 lookups]", &f->bags_text},
         {"rule", "NAME", "update rule of a trace [rowwise_adagrad]", &f->rule_text},
         {"kernel", "NAME", "a kernel on the host [auto]", &f->kernel},
         {"steps", "N", "steps; they cycle through 8 batches, or fewer in a short trace [8]",
@@ -55,11 +56,13 @@ static int parse(int argc, char **argv, struct flags *f, struct error *err) {
         "all figures are of the watched rows, and shares of them estimate those of all rows.\n";
     const struct usage usage = {"monitor", "SPECFILE|TRACE", more, flags,
                                 sizeof flags / sizeof *flags};
+    struct value bags;
     int status = flags_parse(&usage, argc, argv, &f->path, err);
     if (status) return status;
     f->steps = 8, f->every = 1, f->recent = 4, f->table = -1, f->rule = RULE_rowwise_adagrad;
     if (!f->path) return fail(err, "monitor: give a spec file or a trace; see --help");
-    if (flag_whole("bags", f->bags_text, 1, 1000000000, &f->bags, err) ||
+    if ((f->bags_text &&
+         value_read(KEY_BATCH, f->bags_text, (struct where){"--bags", 0}, &bags, err)) ||
         flag_whole("steps", f->steps_text, 1, 1000000, &f->steps, err) ||
         flag_whole("every", f->every_text, 1, 1 << 30, &f->every, err) ||
         flag_whole("recent", f->recent_text, 1, 1000000, &f->recent, err) ||
@@ -133,8 +136,10 @@ static int train(const struct flags *f, struct embfuse_model *m, const struct wo
     int status = 0;
     for (int64_t i = 0; status == 0 && i < f->steps; i++) {
         const struct batch *in = &w->batches[i % w->ring];
+        int64_t bags[in->num_features];
+        for (int32_t k = 0; k < in->num_features; k++) bags[k] = in->features[k].bags;
         const struct embfuse_batch batch = {.size = sizeof batch,
-                                            .bags = in->bags,
+                                            .feature_bags = bags,
                                             .lookups = in->lookups,
                                             .ids = in->ids,
                                             .offsets = in->offsets,
@@ -311,9 +316,10 @@ static int make_workload(const struct flags *f, struct workload *w, struct error
     if (trace_is_named(f->path)) {
         static const char like[] = "workload trace\n";
         if (f->workload) return fail(err, "monitor: a trace has no --workload");
-        if (spec_parse("like", like, strlen(like), NULL, &list, err)) return -1;
+        if (spec_parse("like", like, strlen(like), &over, &list, err)) return -1;
         list.specs[0].rule = f->rule;
-        status = workload_from_trace(f->path, list.specs, f->bags, RING_MAX, GRAD_REAL, w, err);
+        if (!f->bags_text) list.specs[0].num_batches = 0;
+        status = workload_from_trace(f->path, list.specs, RING_MAX, GRAD_REAL, w, err);
     } else {
         if (f->rule_text) return fail(err, "monitor: a spec has a rule; --rule is for traces");
         if (spec_read(f->path, &over, &list, err)) return -1;

@@ -67,7 +67,8 @@ int device_call_lookups(struct embfuse_model *m, const struct embfuse_batch *bat
     for (int32_t f = 0; f < m->num_features; f++, begin = end) {
         if (told)
             end = begin + batch->feature_lookups[f];
-        else if (device_get(&end, batch->offsets + (f + 1) * batch->bags, sizeof end, err))
+        else if (device_get(&end, batch->offsets + m->features[f].first_bag + m->features[f].bags,
+                            sizeof end, err))
             return -1;
         m->features[f].lookups = end - begin;
     }
@@ -95,7 +96,7 @@ int device_call_validate(struct embfuse_model *m, const struct batch *in, void *
                          struct error *err) {
     struct device_batch d = {.batch = *in};
     d.ids.bytes = (size_t)in->lookups * (in->id_type == ID_INT32 ? 4 : 8);
-    d.offsets.bytes = (size_t)(in->num_features * in->bags + 1) * sizeof *in->offsets;
+    d.offsets.bytes = (size_t)(in->flat_bags + 1) * sizeof *in->offsets;
     const struct rule_step *steps;
     const struct table *tables;
     if (device_call_send(m, &d.batch, stream, &steps, &tables, err)) return -2;

@@ -187,7 +187,8 @@ EMBFUSE_API const char *embfuse_hyper_name(const struct embfuse_model *model, in
 
 /* The steps that a table has taken. Bias corrections and stochastic rounding depend on the number of
  * a step; a resumed training sets it. Rules that count steps in a row (adam_lazy_global, adam_row_bias,
- * rowwise_adagrad_counter, rowwise_adagrad_ema, rowwise_rmsprop_ar) take 2^24 at most. */
+ * rowwise_adagrad_counter, rowwise_adagrad_ema, rowwise_adagrad_global_decay,
+ * rowwise_rmsprop_ar) take 2^24 at most. */
 EMBFUSE_API int embfuse_get_steps(const struct embfuse_model *model, int32_t table, int64_t *out,
                                   struct embfuse_error *why);
 EMBFUSE_API int embfuse_set_steps(struct embfuse_model *model, int32_t table, int64_t steps,
@@ -239,24 +240,30 @@ EMBFUSE_API int embfuse_schedule_set(struct embfuse_model *model, int32_t table,
 
 /* --- batches */
 
-/* A batch in CSR form. Bag b of feature f is the flat bag q = f*bags + b; its lookups are ids[offsets[q]] ..
- * ids[offsets[q+1]-1]. Ids are rows of the feature's table. All arrays are where the model's arrays are, except
+/* A batch in CSR form. The bags of feature 0 come first, then those of feature 1, and so on; the lookups of bag q of all
+ * of them are ids[offsets[q]] .. ids[offsets[q+1]-1]. Ids are rows of the feature's table. All arrays are where the model's arrays are, except
  * feature_lookups. They may change after a call on the host returns; on a device, after the stream has passed it. */
 struct embfuse_batch {
     size_t size;
-    int64_t bags; /* of each feature; 0: ids and offsets are not read, the output is empty */
-    /* Of all features. 0: the output is zeros, and the step changes nothing, unless its kernel moves all
+    int64_t bags; /* of each feature, unless feature_bags says them */
+    /* Of all features; with `padded` the size of the arrays. 0: the output is zeros, and the step changes nothing, unless its kernel moves all
      * rows, as cpu_dense does with adam. */
     int64_t lookups;
     const void *ids;             /* [lookups] */
-    const int64_t *offsets;      /* [num_features*bags + 1], from 0 to lookups */
+    const int64_t *offsets;      /* [bags of all features + 1], from 0 to lookups */
     const float *lookup_weights; /* [lookups] per-sample weights; NULL: all are 1 */
     int32_t id_type;             /* enum embfuse_id_type */
     int32_t trusted;             /* 1: ids and offsets are right, and are not checked */
+    /* 1: the last offset may be less than lookups. What lies behind it in ids, lookup_weights and weight_grad is
+     * padding: neither read nor written. So batches that differ in lookups can have arrays of one size. */
+    int32_t padded;
     void *stream;                /* a cudaStream_t, on a device */
     /* [num_features] in host memory: the lookups of each feature of a trusted batch on a device.
      * NULL, or not trusted: the call waits for the stream, and reads them from offsets. */
     const int64_t *feature_lookups;
+    /* [num_features] in host memory: the bags of each feature, 0 or more (TorchRec's variable batch). NULL: all have
+     * `bags`. A batch without any bags has no ids and no offsets, and its output is empty. */
+    const int64_t *feature_bags;
     /* With EMBFUSE_MAX, otherwise NULL: as many elements as the output, in the same places. A forward
      * writes, and a step of the same batch reads, the number in the bag, from 0, of the lookup that has
      * the maximum; -1 where no lookup counts. Nobody reads those of features with other poolings. On the
@@ -279,6 +286,14 @@ EMBFUSE_API int embfuse_forward(struct embfuse_model *model, const struct embfus
  * embfuse_forward() otherwise, and INVALID if any state is not bound. */
 EMBFUSE_API int embfuse_step(struct embfuse_model *model, const struct embfuse_batch *batch,
                              const void *grad, struct embfuse_error *why);
+
+/* Brings rows up to date that owe something for the steps since their last one, as weight decay of all rows: those that
+ * the batch looks up, before its forward, or with batch NULL all rows, before the weights are used elsewhere. A step does
+ * so for the rows that it touches. No step is counted, and a second call changes nothing. Rules: adam_lazy_global,
+ * rowwise_adagrad_global_decay. On a device all rows are those of a batch that has all of them. Errors: as embfuse_step(),
+ * and REFUSED (another rule; all rows on a device). */
+EMBFUSE_API int embfuse_catch_up(struct embfuse_model *model, const struct embfuse_batch *batch,
+                                 struct embfuse_error *why);
 
 /* Writes batch->weight_grad alone, as embfuse_step() does first, and changes no table: for programs that take
  * the step later. Errors: as embfuse_forward(), and INVALID without lookup_weights or weight_grad. */

@@ -130,7 +130,7 @@ static int kernel_named(const struct embfuse_model *m, enum operation operation,
     const char *no = kernel_refuses(k, &(struct batch){.winners = &some,
                                                        .num_tables = m->num_tables,
                                                        .num_features = m->num_features,
-                                                       .bags = 1,
+                                                       .flat_bags = m->num_features,
                                                        .tables = m->shapes,
                                                        .features = m->features});
     if (no) return said(why, EMBFUSE_REFUSED, "%s: %s", k->name, no);

@@ -109,6 +109,9 @@ static inline enum id_type id_type_of(int32_t type) {
     return type == EMBFUSE_INT32 ? ID_INT32 : ID_INT64;
 }
 
+/* The bags of all features; -1: a number is negative or too large. */
+int64_t batch_bags(const struct embfuse_model *m, const struct embfuse_batch *batch);
+
 /* The batch as a kernel reads it, with grad NULL. Checks it unless it is trusted. `derived` outlives it. */
 int batch_of(struct embfuse_model *m, const struct embfuse_batch *batch, struct batch *out,
              struct embfuse_error *why);

@@ -40,9 +40,9 @@ static bool wins_nonfinite(const struct batch *in, int64_t first, int32_t dim, i
 /* The number of lookups that get gradient row u, which has inf or NaN, of a feature. */
 static int64_t reached(const struct batch *in, int32_t f, int64_t u) {
     const struct feature *x = &in->features[f];
-    const int64_t *offsets = in->offsets + f * in->bags;
+    const int64_t *offsets = in->offsets + x->first_bag;
     const bool each = x->pooling == POOL_NONE, max = x->pooling == POOL_MAX;
-    const int64_t begin = each ? offsets[0] + u : offsets[u],
+    const int64_t begin = each ? x->first_lookup + u : offsets[u],
                   end = each ? begin + 1 : offsets[u + 1];
     const int32_t dim = in->tables[x->table].dim;
     int64_t count = 0;
@@ -58,7 +58,7 @@ static void count_part(struct nonfinite *to, const struct batch *in, int32_t f) 
     const int32_t dim = in->tables[x->table].dim;
     int64_t bags = 0, lookups = 0;
 #pragma omp for nowait
-    for (int64_t u = 0; u < (x->pooling == POOL_NONE ? x->lookups : in->bags); u++) {
+    for (int64_t u = 0; u < feature_rows(x); u++) {
         if (!has_nonfinite(in, forward_row(x, u), dim)) continue;
         const int64_t count = reached(in, f, u);
         bags += count > 0;

@@ -160,7 +160,7 @@ int embfuse_forward(struct embfuse_model *m, const struct embfuse_batch *batch, 
     if (status == 0) status = check_on_device(m, batch, &in, why);
     if (status == 0) status = need_scratch(m, k, &in, why);
     const struct launch how = {.output = output, .winners = batch ? batch->winners : NULL};
-    return status || batch->bags == 0 ? status : launch(m, k, &in, batch->stream, how, why);
+    return status || batch_bags(m, batch) == 0 ? status : launch(m, k, &in, batch->stream, how, why);
 }
 
 int embfuse_weight_grad(struct embfuse_model *m, const struct embfuse_batch *batch,
@@ -211,6 +211,116 @@ int embfuse_step(struct embfuse_model *m, const struct embfuse_batch *batch, con
         m->steps[t] = rule_step(m->rules[t], m->steps[t].number + 1);
     status = launch(m, k, &in, batch->stream, (struct launch){0}, why);
     for (int32_t t = 0; status && t < m->num_tables; t++) m->steps[t].number--;
+    return status;
+}
+
+/* --- rows that catch up: a step with a zero gradient, and with the number of the last one */
+
+/* The caller restores m->features. */
+static int step_by_zero(struct embfuse_model *m, struct batch *in, void *stream,
+                        struct embfuse_error *why) {
+    const size_t bytes = (size_t)(widest(in) * dtype_bytes(in->grad_type));
+    struct device_buffer there = {0};
+    struct error err;
+    const struct kernel *k;
+    for (int32_t f = 0; f < in->num_features; f++) {
+        m->features[f].pooling = POOL_SUM;
+        m->features[f].grad_offset = m->features[f].grad_stride = 0; /* one row for all */
+    }
+    in->grad_elements = widest(in);
+    in->lookup_weights = NULL;
+    in->winners = NULL;
+    int status = kernel_for(m, OP_STEP, in, &k, why);
+    if (status == 0) status = need_scratch(m, k, in, why);
+    if (status) return status;
+    void *zeros = m->place == ON_HOST ? calloc(1, bytes) : NULL;
+    if (m->place == ON_DEVICE && (device_alloc(&there, bytes, "zeros", &err) == 0)) {
+        device_set(&there, 0, &err);
+        zeros = there.data;
+    }
+    if (!zeros) return said(why, EMBFUSE_NO_MEMORY, "%zu bytes of zeros: out of memory", bytes);
+    in->grad = zeros;
+    for (int32_t t = 0; t < m->num_tables; t++) {
+        struct rule rule = m->rules[t];
+        memset(rule.shared, 0, sizeof rule.shared);
+        m->steps[t] = rule_step(rule, m->steps[t].number);
+    }
+    status = launch(m, k, in, stream, (struct launch){0}, why);
+    if (m->place == ON_HOST) {
+        free(zeros);
+        return status;
+    }
+    if (device_wait(stream, &err) && status == 0)
+        status = said(why, EMBFUSE_DEVICE_ERROR, "%.500s", err.text);
+    device_free(&there);
+    return status;
+}
+
+/* Rows of a table, one piece after the other: its ids are a bag. */
+static int catch_up_table(struct embfuse_model *m, int32_t table, struct embfuse_error *why) {
+    enum { PIECE = 1 << 18 };
+    const int64_t rows = m->shapes[table].rows;
+    int64_t *ids = malloc(PIECE * sizeof *ids);
+    int status = ids ? 0 : said(why, EMBFUSE_NO_MEMORY, "ids of a table: out of memory");
+    for (int64_t first = 0; status == 0 && first < rows; first += PIECE) {
+        const int64_t n = min64(PIECE, rows - first), offsets[] = {0, n};
+        for (int64_t i = 0; i < n; i++) ids[i] = first + i;
+        m->features[0] =
+            (struct feature){.table = table, .padding_id = -1, .bags = 1, .lookups = n};
+        struct batch in = {.num_tables = m->num_tables,
+                           .num_features = 1,
+                           .id_type = ID_INT64,
+                           .ids = ids,
+                           .offsets = offsets,
+                           .grad_type = m->grad_type};
+        batch_derive_counted(&in, m->shapes, m->features);
+        status = step_by_zero(m, &in, NULL, why);
+    }
+    free(ids);
+    return status;
+}
+
+/* Whether rows can catch up at all; -1: there was no step yet, so that there is nothing to do. */
+static int can_catch_up(const struct embfuse_model *m, const struct embfuse_batch *batch,
+                        struct embfuse_error *why) {
+    int64_t least = INT64_MAX, most = 0;
+    for (int32_t t = 0; t < m->num_tables; t++) {
+        least = min64(least, m->steps[t].number), most = max64(most, m->steps[t].number);
+        if (!rule_info(m->shapes[t].rule).catches_up)
+            return said(why, EMBFUSE_REFUSED, "table %d: with %s no row owes anything", t,
+                        rule_info(m->shapes[t].rule).name);
+    }
+    if (!batch && m->place == ON_DEVICE)
+        return said(why, EMBFUSE_REFUSED, "arrays on a device: give a batch that has all rows");
+    if (least == 0 && most > 0)
+        return said(why, EMBFUSE_INVALID, "a table has taken no step, others have");
+    return most ? check_bound(m, true, why) : -1;
+}
+
+int embfuse_catch_up(struct embfuse_model *m, const struct embfuse_batch *batch,
+                     struct embfuse_error *why) {
+    IN_CALL(m, why);
+    struct batch in;
+    int status = can_catch_up(m, batch, why);
+    if (status == 0 && !batch) status = has_threads(m->threads, why);
+    if (status == 0 && batch) status = batch_of(m, batch, &in, why);
+    if (status == 0 && batch) status = check_on_device(m, batch, &in, why);
+    if (status) return status < 0 ? 0 : status;
+    struct feature *features = malloc((size_t)m->num_features * sizeof *features);
+    struct watch **watch = malloc((size_t)m->num_tables * sizeof *watch);
+    if (!features || !watch) status = said(why, EMBFUSE_NO_MEMORY, "out of memory");
+    if (status == 0) {
+        memcpy(features, m->features, (size_t)m->num_features * sizeof *features);
+        for (int32_t t = 0; t < m->num_tables; t++)
+            watch[t] = m->tables[t].watch, m->tables[t].watch = NULL;
+        if (batch) status = step_by_zero(m, &in, batch->stream, why);
+        for (int32_t t = 0; !batch && status == 0 && t < m->num_tables; t++)
+            status = catch_up_table(m, t, why);
+        memcpy(m->features, features, (size_t)m->num_features * sizeof *features);
+        for (int32_t t = 0; t < m->num_tables; t++) m->tables[t].watch = watch[t];
+    }
+    free(features);
+    free(watch);
     return status;
 }
 

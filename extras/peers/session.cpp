@@ -161,7 +161,7 @@ void Session::sample(const Case &c, int round) {
 
 int Session::write_batch(struct outputs *o, const std::string &prefix, int b, struct error *err) {
     const struct batch *in = &w.batches[b];
-    int64_t offsets = in->num_features * in->bags + 1;
+    int64_t offsets = in->flat_bags + 1;
     auto npy = [&](const char *what, enum npy_type type, int64_t count, const void *data) {
         std::string path = prefix + "." + what + ".npy";
         return outputs_npy(o, path.c_str(), type, 1, &count, data, err);

@@ -22,7 +22,7 @@ struct deal deal_of(struct transport *t, const struct batch *whole) {
                          .features = whole->features,
                          .num_tables = whole->num_tables,
                          .num_features = whole->num_features,
-                         .bags = whole->bags,
+                         .bags = whole->features[0].bags,
                          .id_type = whole->id_type,
                          .grad_type = whole->grad_type,
                          .weighted = whole->lookup_weights != NULL};
@@ -32,11 +32,12 @@ struct deal deal_of(struct transport *t, const struct batch *whole) {
 static struct feature *layout_of(const struct batch *whole, int64_t begin, int64_t end) {
     struct feature *own = must_have(calloc((size_t)whole->num_features, sizeof *own));
     for (int32_t f = 0; f < whole->num_features; f++) {
-        const int64_t *at = whole->offsets + f * whole->bags;
+        const int64_t *at = whole->offsets + whole->features[f].first_bag;
         own[f] = whole->features[f];
+        own[f].bags = end - begin;
         own[f].lookups = at[end] - at[begin];
     }
-    batch_lay_out_rows(whole->tables, own, whole->num_features, end - begin);
+    batch_lay_out_rows(whole->tables, own, whole->num_features);
     return own;
 }
 
@@ -46,10 +47,10 @@ void deal_move_bags(const struct batch *whole, int64_t begin, int64_t end, enum 
     struct feature *layout = layout_of(whole, begin, end);
     for (int32_t f = 0; f < whole->num_features; f++) {
         const struct feature *x = &whole->features[f];
-        const int64_t *at = whole->offsets + f * whole->bags;
-        const bool sequence = x->pooling == POOL_NONE;
-        const int64_t rows = sequence ? layout[f].lookups : end - begin;
-        const int64_t skip = sequence ? at[begin] - at[0] : begin;
+        const int64_t rows = feature_rows(&layout[f]);
+        const int64_t skip = x->pooling == POOL_NONE
+                                 ? whole->offsets[x->first_bag + begin] - x->first_lookup
+                                 : begin;
         for (int64_t i = 0; i < rows; i++) {
             char *there = (char *)all + forward_row(x, skip + i) * element;
             char *here = (char *)own + forward_row(&layout[f], i) * element;
@@ -68,11 +69,11 @@ static void lay_out_own(const struct deal *d, struct batch *own, int64_t bags) {
     memcpy(features, d->features, (size_t)d->num_features * sizeof *features);
     own->num_tables = d->num_tables;
     own->num_features = d->num_features;
-    own->bags = bags;
+    for (int32_t f = 0; f < d->num_features; f++) features[f].bags = bags;
     own->id_type = d->id_type;
     own->grad_type = d->grad_type;
     batch_count(own, features);
-    batch_lay_out_rows(tables, features, own->num_features, bags);
+    batch_lay_out_rows(tables, features, own->num_features);
     batch_derive_counted(own, tables, features);
 }
 
@@ -84,7 +85,7 @@ static char *cut_batch(const struct deal *d, const struct batch *whole, int64_t 
     int64_t lookups = 0, elements = 0;
     for (int32_t f = 0; f < whole->num_features; f++) {
         const struct feature *x = &whole->features[f];
-        const int64_t *at = whole->offsets + f * whole->bags, own = at[end] - at[begin];
+        const int64_t *at = whole->offsets + x->first_bag, own = at[end] - at[begin];
         lookups += own;
         elements += (x->pooling == POOL_NONE ? own : bags) * whole->tables[x->table].dim;
     }
@@ -95,7 +96,7 @@ static char *cut_batch(const struct deal *d, const struct batch *whole, int64_t 
     int64_t *offsets = (int64_t *)data, at = 0;
     offsets[0] = 0;
     for (int32_t f = 0; f < whole->num_features; f++) {
-        const int64_t *there = whole->offsets + f * whole->bags;
+        const int64_t *there = whole->offsets + whole->features[f].first_bag;
         const int64_t first = there[begin], count = there[end] - first;
         memcpy(ids + (size_t)at * id, (const char *)whole->ids + (size_t)first * id,
                (size_t)count * id);

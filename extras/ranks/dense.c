@@ -55,10 +55,11 @@ void dense_close(struct dense *d) {
 static void mark_touched(const struct dense *d, int32_t i, unsigned char *bits) {
     const struct batch *in = d->own;
     for (int32_t f = 0; f < in->num_features; f++) {
-        if (in->features[f].table != table_of(d, i)) continue;
-        for (int64_t at = in->offsets[f * in->bags]; at < in->offsets[(f + 1) * in->bags]; at++) {
+        const struct feature *x = &in->features[f];
+        if (x->table != table_of(d, i)) continue;
+        for (int64_t at = x->first_lookup; at < x->first_lookup + x->lookups; at++) {
             const int64_t id = batch_id(in, at);
-            if (id != in->features[f].padding_id) bits[id / 8] |= (unsigned char)(1 << id % 8);
+            if (id != x->padding_id) bits[id / 8] |= (unsigned char)(1 << id % 8);
         }
     }
 }
@@ -84,7 +85,8 @@ static void lay_out(struct dense *d, const unsigned char *touched) {
         shapes[i] = sharding_shape(d->sharding,
                                    &d->sharding->shards[d->sharding->first[d->transport->rank] + i],
                                    d->own->tables);
-        features[i] = (struct feature){.table = i, .pooling = POOL_NONE, .padding_id = -1};
+        features[i] =
+            (struct feature){.table = i, .bags = 1, .pooling = POOL_NONE, .padding_id = -1};
         for (int64_t row = 0; row < shapes[i].rows; row++)
             if (touched[row / 8] >> row % 8 & 1) put_id(d->own->id_type, ids, count++, row);
         touched += (shapes[i].rows + 7) / 8;
@@ -92,7 +94,6 @@ static void lay_out(struct dense *d, const unsigned char *touched) {
     }
     *local = (struct batch){.num_tables = tables,
                             .num_features = tables,
-                            .bags = 1,
                             .id_type = d->own->id_type,
                             .ids = ids,
                             .offsets = offsets,
@@ -100,7 +101,7 @@ static void lay_out(struct dense *d, const unsigned char *touched) {
                             .tables = shapes,
                             .features = features};
     batch_count(local, features);
-    batch_lay_out_rows(shapes, features, tables, 1);
+    batch_lay_out_rows(shapes, features, tables);
     batch_derive_counted(local, shapes, features);
     local->grad = room_for(&d->grad, (size_t)local->grad_elements * sizeof(float) + 1);
 }
@@ -133,7 +134,7 @@ static void add_lookups(const struct dense *d, int32_t i, float *sum) {
         for (int32_t f = 0; f < in->num_features; f++) {
             const struct feature *x = &in->features[f];
             if (x->table != table_of(d, i)) continue;
-            for (int64_t q = f * in->bags; q < (f + 1) * in->bags; q++) {
+            for (int64_t q = x->first_bag; q < x->first_bag + x->bags; q++) {
                 int64_t count = 0;
                 for (int64_t at = in->offsets[q]; at < in->offsets[q + 1]; at++)
                     count += batch_id(in, at) != x->padding_id;
@@ -144,7 +145,7 @@ static void add_lookups(const struct dense *d, int32_t i, float *sum) {
                     float scale = in->lookup_weights ? in->lookup_weights[at] : 1;
                     if (x->pooling == POOL_MEAN) scale *= mean;
                     const int64_t row =
-                        x->pooling == POOL_NONE ? at - in->offsets[f * in->bags] : q - f * in->bags;
+                        x->pooling == POOL_NONE ? at - x->first_lookup : q - x->first_bag;
                     const int64_t from = x->grad_offset + row * x->grad_stride;
                     for (int32_t c = first; c < last; c++)
                         sum[id * dim + c] += scale * batch_grad(in, from + c);

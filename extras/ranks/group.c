@@ -43,9 +43,7 @@ static int open_inner(struct group *g, const struct group_setup *with, struct er
 
 static int open_routes(struct group *g, const struct group_setup *setup, struct error *err) {
     for (int k = 0; k < g->ring; k++) {
-        struct batch whole = g->own[k];
-        whole.bags = setup->deal->bags;
-        if (route_open(&g->routes[k], &g->sharding, g->transport, &whole, &g->own[k],
+        if (route_open(&g->routes[k], &g->sharding, g->transport, setup->deal->bags, &g->own[k],
                        setup->all_rows, err))
             return -1;
         if (g->is_dense && dense_open(&g->dense[k], &g->sharding, g->transport, &g->own[k], err))
@@ -125,7 +123,7 @@ void group_close(struct group *g) {
 
 /* True if a batch has no work for kernels here. */
 static bool is_idle(const struct group *g, int batch) {
-    return !g->inner || g->batches[batch].num_features == 0 || g->batches[batch].bags == 0;
+    return !g->inner || g->batches[batch].num_features == 0 || g->batches[batch].flat_bags == 0;
 }
 
 /* A place with memory of its own gets what came to host memory. */

@@ -73,8 +73,9 @@ static int scratch_bytes(struct place *p, const struct kernel *k, size_t *bytes,
 static void take_output(const struct ranks *r, int rank, const struct batch *whole, void *from,
                         void *to) {
     const int ranks = r->member.transport->ranks;
-    deal_move_bags(whole, sharding_bag(whole->bags, rank, ranks),
-                   sharding_bag(whole->bags, rank + 1, ranks), DEAL_PUT, to, from);
+    const int64_t bags = whole->features[0].bags;
+    deal_move_bags(whole, sharding_bag(bags, rank, ranks), sharding_bag(bags, rank + 1, ranks),
+                   DEAL_PUT, to, from);
 }
 
 static int collect_output(struct ranks *r, int batch, void *to, struct error *err) {
@@ -227,7 +228,7 @@ struct place *place_ranks_open(struct transport *t, const struct ranks_options *
                               .weighted = in->lookup_weights != NULL,
                               .num_tables = setup->num_tables,
                               .num_features = in->num_features,
-                              .bags = in->bags,
+                              .bags = in->features[0].bags,
                               .id_type = in->id_type,
                               .grad_type = in->grad_type,
                               .ring = setup->ring,

@@ -68,6 +68,7 @@ const char *route_refuses(const struct sharding *s, const struct batch *whole) {
     }
     for (int32_t f = 0; f < whole->num_features; f++)
         if (whole->features[f].pooling == POOL_MAX) return "max pooling is for one process";
+    if (batch_common_bags(whole) < 0) return "features with own numbers of bags are for one process";
     return NULL;
 }
 
@@ -80,19 +81,18 @@ bool route_sums_in_parts(const struct sharding *s, const struct batch *whole) {
     return false;
 }
 
-int route_open(struct route *r, const struct sharding *s, struct transport *t,
-               const struct batch *whole, const struct batch *own, bool all_rows,
-               struct error *err) {
+int route_open(struct route *r, const struct sharding *s, struct transport *t, int64_t bags,
+               const struct batch *own, bool all_rows, struct error *err) {
     const size_t ranks = (size_t)s->ranks;
-    *r = (struct route){.sharding = s, .transport = t, .bags = whole->bags, .own = own};
+    *r = (struct route){.sharding = s, .transport = t, .bags = bags, .own = own};
     r->of = must_have(calloc(ranks, sizeof *r->of));
     r->out = must_have(calloc(ranks, sizeof *r->out));
     r->in = must_have(calloc(ranks, sizeof *r->in));
     for (int d = 0; d < s->ranks; d++) {
-        const size_t most = (size_t)most_features(s, whole, d) + 1;
+        const size_t most = (size_t)most_features(s, own, d) + 1;
         r->of[d].feature = must_have(calloc(most, sizeof *r->of[d].feature));
-        add_features(r, d, whole, false, all_rows);
-        add_features(r, d, whole, true, all_rows);
+        add_features(r, d, own, false, all_rows);
+        add_features(r, d, own, true, all_rows);
         r->out[d] = must_have(calloc(most, sizeof *r->out[d]));
     }
     struct local_features *mine = &r->of[t->rank];
@@ -107,7 +107,7 @@ int route_open(struct route *r, const struct sharding *s, struct transport *t,
             (size_t)(length_slots(&r->of[d]) * bags_of(r, t->rank)) * sizeof(int32_t);
         r->lengths_in.bytes[d] = (size_t)(length_slots(mine) * bags_of(r, d)) * sizeof(int32_t);
     }
-    if (whole->bags >= INT32_MAX || own->lookups >= INT32_MAX)
+    if (bags >= INT32_MAX || own->lookups >= INT32_MAX)
         return fail(err, "more than 2^31 bags, or lookups of one rank");
     return 0;
 }

@@ -102,10 +102,9 @@ const char *route_refuses(const struct sharding *s, const struct batch *whole);
  * the weights of its lookups. */
 bool route_sums_in_parts(const struct sharding *s, const struct batch *whole);
 
-/* whole: its tables and features; its lookups are not read. own: outlives the route. */
-int route_open(struct route *r, const struct sharding *s, struct transport *t,
-               const struct batch *whole, const struct batch *own, bool all_rows,
-               struct error *err);
+/* bags: of each feature of the whole batch. own: outlives the route. */
+int route_open(struct route *r, const struct sharding *s, struct transport *t, int64_t bags,
+               const struct batch *own, bool all_rows, struct error *err);
 void route_close(struct route *r);
 
 /* True if `shared` has features: of tables that every rank has. */

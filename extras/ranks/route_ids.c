@@ -39,7 +39,7 @@ struct delivery {
 /* Where feature f goes: deliveries[f*ranks + d]; .l NULL: not there. */
 static struct delivery *deliveries_of(struct route *r) {
     const struct sharding *s = r->sharding;
-    const int64_t bags = r->own->bags;
+    const int64_t bags = r->own->features[0].bags;
     struct delivery *all =
         must_have(calloc((size_t)(r->own->num_features * s->ranks) + 1, sizeof *all));
     int32_t *lengths = room_for(&r->lengths_sent, parts_lay_out(&r->lengths_out, s->ranks, 1) + 1);
@@ -70,8 +70,8 @@ static void count_feature(const struct route *r, int32_t f, struct delivery *to)
     const int32_t table = in->features[f].table;
     const bool by_rows = sharding_by_rows(r->sharding->kind[table]);
     if (!is_sent(r, table)) return;
-    for (int64_t b = 0; b < in->bags; b++) {
-        const int64_t q = f * in->bags + b, all = in->offsets[q + 1] - in->offsets[q];
+    for (int64_t b = 0; b < in->features[f].bags; b++) {
+        const int64_t q = in->features[f].first_bag + b, all = in->offsets[q + 1] - in->offsets[q];
         for (int d = 0; d < ranks; d++) {
             if (!to[d].l) continue;
             to[d].lengths[b] = by_rows ? 0 : (int32_t)all;
@@ -138,16 +138,17 @@ static void fill_feature(const struct route *r, int32_t f, const struct delivery
     const int32_t table = in->features[f].table;
     const bool by_rows = sharding_by_rows(r->sharding->kind[table]);
     const bool sequence = in->features[f].pooling == POOL_NONE;
-    const int64_t *offsets = in->offsets + f * in->bags, first = offsets[0];
+    const int64_t bags = in->features[f].bags, first = in->features[f].first_lookup,
+                  *offsets = in->offsets + in->features[f].first_bag;
     if (!is_sent(r, table)) return;
     struct cursor *c = must_have(calloc((size_t)ranks, sizeof *c));
     for (int d = 0; d < ranks; d++) {
         if (!to[d].l) continue;
         c[d] = cursor_of(r, &to[d], d);
-        list_begin(to[d].rows, by_rows && !to[d].l->matrix, sequence ? to[d].count : in->bags);
+        list_begin(to[d].rows, by_rows && !to[d].l->matrix, sequence ? to[d].count : bags);
         if (sequence && !by_rows) to[d].rows->count = to[d].count;
     }
-    for (int64_t b = 0; b < in->bags; b++) {
+    for (int64_t b = 0; b < bags; b++) {
         for (int64_t i = offsets[b]; i < offsets[b + 1]; i++) {
             const int64_t id = batch_id(in, i);
             const int owner = by_rows ? sharding_owner(r->sharding, table, id) : 0;
@@ -260,6 +261,7 @@ static void lay_out_batch(struct route *r) {
         const int64_t lookups = r->local.offsets[(j + 1) * r->bags] - r->local.offsets[j * r->bags];
         features[j] = (struct feature){
             .table = l->shard - s->first[me],
+            .bags = r->bags,
             .pooling = l->weighted ? POOL_SUM : whole->pooling,
             .padding_id = whole->padding_id < 0 ? -1 : shard_row(part, whole->padding_id),
             .grad_offset = l->matrix ? l->column : at,
@@ -271,7 +273,6 @@ static void lay_out_batch(struct route *r) {
     struct batch *local = &r->local, *forward = &r->forward;
     local->num_tables = tables;
     local->num_features = x->count;
-    local->bags = r->bags;
     local->id_type = own->id_type;
     local->grad_type = own->grad_type;
     batch_derive(local, shapes, features);
@@ -308,12 +309,13 @@ static void keep_shared(struct route *r) {
     const int32_t tables = r->local.num_tables;
     struct batch *to = &r->shared;
     const size_t id_bytes = own->id_type == ID_INT32 ? 4 : 8;
-    int64_t lookups = 0;
+    int64_t lookups = 0, bags = 0;
     int32_t count = 0;
     for (int32_t f = 0; f < own->num_features; f++)
-        if (copy_of(r, f) >= 0) lookups += own->features[f].lookups, count++;
+        if (copy_of(r, f) >= 0)
+            lookups += own->features[f].lookups, bags += own->features[f].bags, count++;
     int64_t *offsets =
-        room_for(&r->shared_offsets, (size_t)(count * own->bags + 1) * sizeof *offsets);
+        room_for(&r->shared_offsets, (size_t)(bags + 1) * sizeof *offsets);
     char *ids = room_for(&r->shared_ids, (size_t)lookups * id_bytes + 1);
     float *weights =
         own->lookup_weights ? room_for(&r->shared_weights, (size_t)lookups * 4 + 1) : NULL;
@@ -327,10 +329,10 @@ static void keep_shared(struct route *r) {
     offsets[0] = 0;
     for (int32_t f = 0, k = 0; f < own->num_features; f++) {
         if (copy_of(r, f) < 0) continue;
-        const int64_t *from = own->offsets + f * own->bags;
-        const int64_t at = offsets[k * own->bags], n = own->features[f].lookups;
-        for (int64_t b = 1; b <= own->bags; b++)
-            offsets[k * own->bags + b] = at + from[b] - from[0];
+        const struct feature *x = &own->features[f];
+        const int64_t *from = own->offsets + x->first_bag, at = *offsets, n = x->lookups;
+        for (int64_t b = 1; b <= x->bags; b++) offsets[b] = at + from[b] - from[0];
+        offsets += x->bags;
         memcpy(ids + (size_t)at * id_bytes, (const char *)own->ids + (size_t)from[0] * id_bytes,
                (size_t)n * id_bytes);
         if (weights) memcpy(weights + at, own->lookup_weights + from[0], (size_t)n * 4);
@@ -340,10 +342,9 @@ static void keep_shared(struct route *r) {
     }
     *to = (struct batch){.num_tables = tables,
                          .num_features = count,
-                         .bags = own->bags,
                          .id_type = own->id_type,
                          .ids = ids,
-                         .offsets = offsets,
+                         .offsets = r->shared_offsets.data,
                          .lookup_weights = weights,
                          .grad_type = own->grad_type};
     batch_derive(to, shapes, features);

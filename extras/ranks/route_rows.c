@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "harness/memory.h"
+#include "kernels/shape.h"
 
 /* One side of an exchange of rows: some local features of a rank, as their matrix and lists. */
 struct side {
@@ -293,7 +294,7 @@ static struct row_block own_row(const struct batch *in, int32_t f, void *to) {
     const int64_t element = dtype_bytes(in->grad_type);
     const struct feature *x = &in->features[f];
     return (struct row_block){.columns = in->tables[x->table].dim,
-                              .count = x->pooling == POOL_NONE ? x->lookups : in->bags,
+                              .count = feature_rows(x),
                               .array = (char *)to + x->grad_offset * element,
                               .array_stride = x->grad_stride * element};
 }

@@ -156,13 +156,13 @@ static int apply(struct server *s, struct request *const *pushes, int count, str
     int64_t *offsets = room_for(&s->offsets, ((size_t)s->count + 1) * sizeof *offsets);
     offsets[0] = 0;
     for (int32_t i = 0; i < s->count; i++) {
-        s->features[i] = (struct feature){.table = i, .pooling = POOL_NONE, .padding_id = -1};
+        s->features[i] = 
+            (struct feature){.table = i, .bags = 1, .pooling = POOL_NONE, .padding_id = -1};
         offsets[i + 1] = offsets[i];
         for (int p = 0; p < count; p++) offsets[i + 1] += pushes[p]->count[i];
     }
     struct batch in = {.num_tables = s->count,
                        .num_features = s->count,
-                       .bags = 1,
                        .lookups = offsets[s->count],
                        .tables = s->shapes,
                        .features = s->features,
@@ -173,7 +173,7 @@ static int apply(struct server *s, struct request *const *pushes, int count, str
     s->report.rows += in.lookups;
     if (in.lookups == 0) return 0;
     batch_count(&in, s->features);
-    batch_lay_out_rows(s->shapes, s->features, s->count, 1);
+    batch_lay_out_rows(s->shapes, s->features, s->count);
     batch_derive_counted(&in, s->shapes, s->features);
     int64_t *ids = room_for(&s->ids, (size_t)in.lookups * sizeof *ids);
     float *grad = room_for(&s->grad, (size_t)in.grad_elements * sizeof *grad);

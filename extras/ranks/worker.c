@@ -180,9 +180,10 @@ static void number_rows(struct worker *w, const struct batch *in) {
     for (int32_t t = 0; t < in->num_tables; t++) {
         int32_t *slots = w->slot + in->tables[t].first_row;
         w->first[t] = count;
-        for (int32_t f = 0; f < in->num_features; f++)
-            for (int64_t i = in->offsets[f * in->bags];
-                 in->features[f].table == t && i < in->offsets[(f + 1) * in->bags]; i++) {
+        for (int32_t f = 0; f < in->num_features; f++) {
+            const struct feature *x = &in->features[f];
+            const int64_t end = x->table == t ? x->first_lookup + x->lookups : 0;
+            for (int64_t i = x->first_lookup; i < end; i++) {
                 const int64_t row = batch_id(in, i);
                 if (!slots[row]) {
                     rows[count++] = (struct pulled){.row = row, .table = t};
@@ -190,6 +191,7 @@ static void number_rows(struct worker *w, const struct batch *in) {
                 }
                 ids[i] = slots[row] - 1;
             }
+        }
     }
     w->first[in->num_tables] = count;
     for (int32_t f = 0; f < in->num_features; f++) w->features[f].padding_id = padding_of(w, in, f);
@@ -221,8 +223,9 @@ static void make_batch(struct worker *w, const struct batch *in) {
     const struct pulled *rows = w->pulled.data;
     int32_t *ids = w->ids.data;
     for (int32_t f = 0; f < in->num_features; f++)
-        for (int64_t i = in->offsets[f * in->bags]; i < in->offsets[(f + 1) * in->bags]; i++) {
+        for (int64_t k = 0; k < in->features[f].lookups; k++) {
             const struct feature *x = &w->features[f];
+            const int64_t i = in->features[f].first_lookup + k;
             const bool counts = ids[i] != x->padding_id,
                        refused = counts && !rows[w->first[x->table] + ids[i]].admitted;
             w->report.lookups += counts;

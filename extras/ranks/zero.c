@@ -120,7 +120,7 @@ static int run(struct zero *z, const struct batch *in, enum operation operation,
     struct launch how = {.threads = 1, .output = output};
     if (k->scratch_bytes)
         how.scratch = must_have(array_alloc((int64_t)k->scratch_bytes(in, 1) + 1, 1));
-    if (status == 0 && in->bags &&
+    if (status == 0 && in->flat_bags &&
         ((k->plan && k->plan(in, &how)) || k->run(in, NULL, &table, &how)))
         status = fail(err, "ZeRO: %s failed", name);
     free(how.scratch);

@@ -113,12 +113,14 @@ static int measure(const struct lookup *x, const struct frozen *t, const struct 
                    void *output, struct error *err) {
     struct latency l;
     struct batch each = *in;
+    struct feature feature = *in->features;
     int64_t *one_by_one = NULL;
     if (!x->files.offsets && in->lookups) {
         one_by_one = array_require(in->lookups + 1, sizeof *one_by_one, "offsets", err);
         if (!one_by_one) return -1;
         for (int64_t i = 0; i <= in->lookups; i++) one_by_one[i] = i;
-        each.bags = in->lookups;
+        feature.bags = each.flat_bags = in->lookups;
+        each.features = &feature;
         each.offsets = one_by_one;
     }
     int status = latency_measure(t, &each, PASSES, &l, err);

@@ -46,22 +46,22 @@ struct latency latency_of(double *seconds, int passes, const int64_t *offsets, i
 int latency_measure(const struct frozen *t, const struct batch *in, int passes, struct latency *out,
                     struct error *err) {
     int64_t most = 1;
-    for (int64_t b = 0; b < in->bags; b++) {
+    const int64_t bags = in->flat_bags;
+    for (int64_t b = 0; b < bags; b++) {
         const int64_t lookups = in->offsets[b + 1] - in->offsets[b];
         most = lookups > most ? lookups : most;
     }
-    double *seconds = array_require(passes * in->bags, sizeof *seconds, "times", err);
+    double *seconds = array_require(passes * bags, sizeof *seconds, "times", err);
     float *answer = seconds ? array_require(most * t->dim, sizeof *answer, "an answer", err) : NULL;
     for (int pass = -1; answer && pass < passes; pass++)
-        for (int64_t b = 0; b < in->bags; b++) {
-            struct batch one = *in;
-            one.bags = 1;
-            one.offsets = in->offsets + b;
+        for (int64_t b = 0; b < bags; b++) {
+            struct feature feature;
+            const struct batch one = frozen_one_bag(in, b, &feature);
             const double begin = latency_now();
             frozen_lookup(t, &one, answer, 1);
-            if (pass >= 0) seconds[pass * in->bags + b] = latency_now() - begin;
+            if (pass >= 0) seconds[pass * bags + b] = latency_now() - begin;
         }
-    if (answer) *out = latency_of(seconds, passes, in->offsets, in->bags);
+    if (answer) *out = latency_of(seconds, passes, in->offsets, bags);
     free(answer);
     free(seconds);
     return answer ? 0 : -1;

@@ -30,8 +30,9 @@ static void look(struct resident *r, int32_t t, int batch) {
     const struct batch *in = &r->setup.batches[batch];
     for (int32_t f = 0; f < in->num_features; f++)
         if (in->features[f].table == t)
-            cache_look(r->slots[t].cache, in, in->offsets[f * in->bags],
-                       in->offsets[(f + 1) * in->bags], in->features[f].padding_id,
+            cache_look(r->slots[t].cache, in, in->features[f].first_lookup,
+                       in->features[f].first_lookup + in->features[f].lookups,
+                       in->features[f].padding_id,
                        r->slots[t].count, ids_of(r, batch), &r->found);
 }
 
@@ -40,8 +41,9 @@ static void settle(struct resident *r, int32_t t, int batch) {
     const struct batch *in = &r->setup.batches[batch];
     int32_t *slot = ids_of(r, batch);
     for (int32_t f = 0; f < in->num_features; f++) {
-        if (in->features[f].table != t) continue;
-        for (int64_t i = in->offsets[f * in->bags]; i < in->offsets[(f + 1) * in->bags]; i++)
+        const struct feature *x = &in->features[f];
+        if (x->table != t) continue;
+        for (int64_t i = x->first_lookup; i < x->first_lookup + x->lookups; i++)
             if (slot[i] < 0) slot[i] = cache_slot(r->slots[t].cache, batch_id(in, i));
     }
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "harness/check/oracle.h"
 
+#include "kernels/shape.h"
 #include "oracle_files.h" /* generated: #include "harness/check/rules/sgd.h" ... */
 
 /* A lookup adds c times the elements of `feature` from `at` on to its row. */
@@ -12,11 +13,11 @@ struct addend {
 };
 
 static struct addend addend_of(const struct batch *in, struct row_lookup lookup) {
-    const int64_t i = lookup.lookup, q = lookup.bag, f = q / in->bags;
-    const struct feature *x = &in->features[f];
+    const int64_t i = lookup.lookup, q = lookup.bag;
+    const struct feature *x = feature_at_bag(in, q);
     const double w = in->lookup_weights ? in->lookup_weights[i] : 1.0;
-    int64_t r = q - f * in->bags, length = 0; /* r: gradient row within the feature */
-    if (x->pooling == POOL_NONE) r = i - in->offsets[f * in->bags];
+    int64_t r = q - x->first_bag, length = 0; /* r: gradient row within the feature */
+    if (x->pooling == POOL_NONE) r = i - x->first_lookup;
     for (int64_t j = in->offsets[q]; x->pooling == POOL_MEAN && j < in->offsets[q + 1]; j++)
         length += batch_id(in, j) != x->padding_id;
     length = length ? length : 1;

@@ -69,15 +69,10 @@ static bool is_right(float got, float plain, bool any_bits, double exact, double
 /* Lookups begin .. end-1 of an output row. */
 static void lookups_of_row(const struct batch *in, int32_t f, int64_t row, int64_t *begin,
                            int64_t *end) {
-    const bool each = in->features[f].pooling == POOL_NONE;
-    const int64_t *offsets = in->offsets + f * in->bags;
-    *begin = each ? offsets[0] + row : offsets[row];
-    *end = each ? *begin + 1 : offsets[row + 1];
-}
-
-static int64_t output_rows(const struct batch *in, int32_t f) {
-    const int64_t *offsets = in->offsets + f * in->bags;
-    return in->features[f].pooling == POOL_NONE ? offsets[in->bags] - offsets[0] : in->bags;
+    const struct feature *x = &in->features[f];
+    const bool each = x->pooling == POOL_NONE;
+    *begin = each ? x->first_lookup + row : in->offsets[x->first_bag + row];
+    *end = each ? *begin + 1 : in->offsets[x->first_bag + row + 1];
 }
 
 /* The output of lookups begin .. end-1 of a feature. Returns the number of summands, 0 for a max. */
@@ -229,9 +224,9 @@ static void judge_entry(const struct judged *j, int32_t t, int64_t k, struct exp
 static struct num expect_dot(const struct check *c, int64_t q, int64_t i, struct expected *e,
                              float *plain) {
     const struct batch *in = c->in;
-    const int64_t first = q / in->bags * in->bags, row = batch_id(in, i);
-    const struct feature *f = &in->features[q / in->bags];
-    const int64_t grad_row = f->pooling == POOL_NONE ? i - in->offsets[first] : q - first;
+    const int64_t row = batch_id(in, i);
+    const struct feature *f = feature_at_bag(in, q);
+    const int64_t grad_row = f->pooling == POOL_NONE ? i - f->first_lookup : q - f->first_bag;
     const int32_t dim = in->tables[f->table].dim;
     *plain = 0;
     if (row == f->padding_id && f->pooling != POOL_NONE) return exactly(0);
@@ -258,7 +253,7 @@ static struct num expect_dot(const struct check *c, int64_t q, int64_t i, struct
 static void judge_bag(const struct judged *j, int32_t feature, int64_t bag, struct expected *e,
                       struct check_result *r) {
     const struct batch *in = j->c->in;
-    const int64_t q = feature * in->bags + bag;
+    const int64_t q = in->features[feature].first_bag + bag;
     for (int64_t i = in->offsets[q]; i < in->offsets[q + 1]; i++) {
         const float got = ((const float *)j->o->data)[i];
         float plain;
@@ -296,7 +291,7 @@ static void walk_rows(struct walk *w, const struct batch *in, const void *array,
     bool *in_row = must_have(calloc((size_t)in->grad_elements + 1, sizeof *in_row));
     for (int32_t f = 0; f < in->num_features; f++) {
         const struct feature *x = &in->features[f];
-        for (int64_t r = 0; (!of_max || x->pooling == POOL_MAX) && r < output_rows(in, f); r++)
+        for (int64_t r = 0; (!of_max || x->pooling == POOL_MAX) && r < feature_rows(x); r++)
             memset(in_row + forward_row(x, r), true, (size_t)in->tables[x->table].dim);
     }
     for (int64_t i = 0; i < in->grad_elements; i++)
@@ -332,8 +327,8 @@ static int64_t changed_outside(enum operation operation, const struct judged *j)
 /* The items of a part. A table with a wrong number of entries is wrong as a whole. */
 static int64_t items_of(enum operation operation, const struct judged *j, int32_t part,
                         struct check_result *r) {
-    if (operation == OP_FORWARD) return output_rows(j->c->in, part);
-    if (operation == OP_WEIGHT_GRAD) return j->c->in->bags;
+    if (operation == OP_FORWARD) return feature_rows(&j->c->in->features[part]);
+    if (operation == OP_WEIGHT_GRAD) return j->c->in->features[part].bags;
     const int64_t got = *j->tables[part].count, want = entries_of(j, part);
     if (got == want) return want;
     if (r->wrong++ == 0)

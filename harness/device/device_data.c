@@ -15,7 +15,7 @@ struct part {
 };
 
 static void parts_of(const struct batch *h, struct part parts[BATCH_PARTS]) {
-    const size_t lookups = (size_t)h->lookups, flat_bags = (size_t)(h->num_features * h->bags);
+    const size_t lookups = (size_t)h->lookups, flat_bags = (size_t)h->flat_bags;
     const struct part all[BATCH_PARTS] = {
         {h->ids, lookups * (h->id_type == ID_INT32 ? 4 : 8), "ids"},
         {h->offsets, (flat_bags + 1) * sizeof *h->offsets, "offsets"},

@@ -37,9 +37,7 @@ __global__ void check_offsets(const int64_t *offsets, int64_t flat_bags, int64_t
 __global__ void check_ids(struct batch in, int *bad) {
     int64_t step = (int64_t)gridDim.x * blockDim.x;
     for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < in.lookups; i += step) {
-        /* The feature: its bags begin at or before i. */
-        const int64_t feature =
-            last_at_most(in.offsets, in.bags * sizeof *in.offsets, 0, in.num_features, i);
+        const int32_t feature = feature_of_lookup(in.device_features, in.num_features, i);
         int64_t rows = in.device_tables[in.device_features[feature].table].rows;
         int64_t id = in.id_type == ID_INT32 ? static_cast<const int32_t *>(in.ids)[i]
                                             : static_cast<const int64_t *>(in.ids)[i];
@@ -76,10 +74,9 @@ int found_bad(int *bad, const char *doing, int *answer, struct error *err) {
 int validate(const struct device_batch *d, int *bad, struct error *err) {
     const struct batch *in = &d->batch;
     auto stream = static_cast<cudaStream_t>(device_stream());
-    int64_t flat_bags = in->num_features * in->bags;
     int wrong = 0;
     if (device_put(bad, &wrong, sizeof wrong, err)) return -1;
-    LAUNCH(check_offsets, blocks_for(flat_bags), THREADS, 0, stream, in->offsets, flat_bags,
+    LAUNCH(check_offsets, blocks_for(in->flat_bags), THREADS, 0, stream, in->offsets, in->flat_bags,
            in->lookups, bad);
     if (found_bad(bad, "checking offsets", &wrong, err)) return -1;
     if (wrong) return explain(d, err);

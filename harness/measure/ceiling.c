@@ -12,6 +12,7 @@
 
 #include "harness/workload/permute.h"
 #include "kernels/rng.h"
+#include "kernels/shape.h"
 
 enum {
     COPY_LEAST = 64 << 20,
@@ -84,9 +85,9 @@ static int64_t rows_beyond_cache(int64_t cache, int32_t row_floats) {
 static int64_t gathered_float(const struct ceiling_probe *p, enum operation operation,
                               const struct batch *in, const struct row_lookup *l) {
     if (operation_gathers_rows(operation)) return l->row * p->row_floats;
-    const struct feature *f = &in->features[l->bag / in->bags];
-    const int64_t first = l->bag / in->bags * in->bags;
-    const int64_t row = f->pooling == POOL_NONE ? l->lookup - in->offsets[first] : l->bag - first;
+    const struct feature *f = feature_at_bag(in, l->bag);
+    const int64_t row =
+        f->pooling == POOL_NONE ? l->lookup - f->first_lookup : l->bag - f->first_bag;
     return (f->grad_offset + row * f->grad_stride) * dtype_bytes(in->grad_type) /
            (int64_t)sizeof *p->from_rows;
 }

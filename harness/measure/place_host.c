@@ -45,7 +45,7 @@ static uint64_t batch_hash(const struct batch *in) {
         const void *data;
         size_t bytes;
     } parts[] = {{in->ids, lookups * (in->id_type == ID_INT32 ? 4 : 8)},
-                 {in->offsets, (size_t)(in->num_features * in->bags + 1) * sizeof *in->offsets},
+                 {in->offsets, (size_t)(in->flat_bags + 1) * sizeof *in->offsets},
                  {in->lookup_weights, lookups * sizeof *in->lookup_weights},
                  {in->grad, (size_t)(in->grad_elements * dtype_bytes(in->grad_type))},
                  {in->winners, (size_t)in->grad_elements * sizeof *in->winners},

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "harness/measure/traffic.h"
 
+#include "kernels/shape.h"
+
 enum { LINE = 64 };
 
 /* Bytes of whole lines with states of touched rows; an array of states starts at a line. States
@@ -36,7 +38,7 @@ static int64_t gathered_for(const struct batch *in, const struct row_index *inde
     const int64_t dim = in->tables[run->table].dim, grad = dtype_bytes(in->grad_type);
     int64_t bytes = 0;
     for (int64_t k = run->first; k < run[1].first; k++) {
-        const enum pooling pooling = in->features[index->lookup[k].bag / in->bags].pooling;
+        const enum pooling pooling = feature_at_bag(in, index->lookup[k].bag)->pooling;
         bytes += dim * (pooling == POOL_MAX ? (int64_t)sizeof *in->winners : grad);
     }
     return bytes;
@@ -48,12 +50,11 @@ struct traffic traffic_of(enum operation operation, const struct batch *in,
                weight_grad = operation == OP_WEIGHT_GRAD,
                gathers_rows = operation_gathers_rows(operation);
     const int64_t element = sizeof(float), grad = dtype_bytes(in->grad_type);
-    int64_t flat_bags = in->num_features * in->bags;
-    int64_t once = in->lookups * (in->id_type == ID_INT32 ? 4 : 8) + (flat_bags + 1) * 8;
+    int64_t once = in->lookups * (in->id_type == ID_INT32 ? 4 : 8) + (in->flat_bags + 1) * 8;
     int64_t rows = 0, row_states = 0, gathered = 0;
     if (in->lookup_weights || weight_grad) once += in->lookups * element; /* read, or written */
-    for (int64_t q = 0; q < flat_bags; q++) {
-        const struct feature *f = &in->features[q / in->bags];
+    for (int64_t q = 0; q < in->flat_bags; q++) {
+        const struct feature *f = feature_at_bag(in, q);
         int64_t length = in->offsets[q + 1] - in->offsets[q];
         int64_t rows_here = f->pooling == POOL_NONE ? length : forward || length > 0;
         const bool max = f->pooling == POOL_MAX;

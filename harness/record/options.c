@@ -27,7 +27,7 @@ static const struct known {
     {"alpha", "exponents: list", TEXT(axes.alpha)},
     {"dims", "floats per row: list", TEXT(axes.dims)},
     {"rows", "rows per table: list", TEXT(axes.rows)},
-    {"batch", "bags per feature: list", TEXT(axes.batch)},
+    {"batch", "bags per feature, B+C+...: of each: list", TEXT(axes.batch)},
     {"pooling", "sum, mean, none, max, or a pooling factor: list", TEXT(axes.pooling)},
     {"rule",
      "update rules, or forward (the lookup), gradient (rows, values), weight_grad: list, or all",

@@ -124,9 +124,10 @@ int worklist_make(const struct worklist *p, int i, enum rule_kind rule, struct w
     struct spec spec = *spec_of(p, i);
     const struct options *o = p->options;
     spec.rule = rule;
+    if (!*o->axes.batch && p->traces) spec.num_batches = 0;
     if (p->traces)
-        return workload_from_trace(p->traces[i / p->specs.count], &spec,
-                                   *o->axes.batch ? spec.batch : 0, o->ring, GRAD_EXACT, out, err);
+        return workload_from_trace(p->traces[i / p->specs.count], &spec, o->ring, GRAD_EXACT, out,
+                                   err);
     const int64_t batches = workload_bytes(&spec, o->ring);
     if (memory_require(batches + worklist_index_bytes(p, &spec), "batches", err)) return -1;
     return workload_generate(&spec, o->ring, GRAD_EXACT, out, err);

@@ -8,17 +8,28 @@
 
 #include "kernels/rng.h"
 #include "harness/workload/winners.h"
+#include "kernels/shape.h"
 
 /* Floats from the begin of the gradient to the end of a feature's last row. */
 static int64_t derived_extent(const struct batch *in, const struct feature *x) {
-    const int64_t rows = x->pooling == POOL_NONE ? x->lookups : in->bags;
+    const int64_t rows = feature_rows(x);
     return rows ? x->grad_offset + (rows - 1) * x->grad_stride + in->tables[x->table].dim : 0;
+}
+
+int64_t batch_number_bags(struct feature *features, int32_t count) {
+    int64_t bags = 0;
+    for (int32_t f = 0; f < count; f++) {
+        features[f].first_bag = bags;
+        bags += features[f].bags;
+    }
+    return bags;
 }
 
 void batch_derive_counted(struct batch *in, struct table_shape *tables, struct feature *features) {
     int64_t rows = 0;
     in->tables = tables;
     in->features = features;
+    in->flat_bags = batch_number_bags(features, in->num_features);
     in->lookups = 0;
     for (int32_t t = 0; t < in->num_tables; rows += tables[t++].rows) {
         tables[t].features = 0;
@@ -27,7 +38,8 @@ void batch_derive_counted(struct batch *in, struct table_shape *tables, struct f
     }
     in->grad_elements = 0;
     for (int32_t f = 0; f < in->num_features; f++) {
-        const struct feature *x = &features[f];
+        struct feature *x = &features[f];
+        x->first_lookup = in->lookups;
         in->lookups += x->lookups;
         tables[x->table].lookups += x->lookups;
         tables[x->table].features++;
@@ -42,26 +54,40 @@ void batch_derive(struct batch *in, struct table_shape *tables, struct feature *
 }
 
 void batch_count(const struct batch *in, struct feature *features) {
-    for (int32_t f = 0; f < in->num_features; f++)
-        features[f].lookups = in->offsets[(f + 1) * in->bags] - in->offsets[f * in->bags];
+    batch_number_bags(features, in->num_features);
+    for (int32_t f = 0; f < in->num_features; f++) {
+        struct feature *x = &features[f];
+        x->lookups = in->offsets[x->first_bag + x->bags] - in->offsets[x->first_bag];
+    }
 }
 
-void batch_lay_out_rows(const struct table_shape *tables, struct feature *features, int32_t count,
-                        int64_t bags) {
-    int64_t columns = 0, column = 0;
-    for (int32_t f = 0; f < count; f++)
-        if (features[f].pooling != POOL_NONE) columns += tables[features[f].table].dim;
-    int64_t behind = bags * columns;
+void batch_lay_out_rows(const struct table_shape *tables, struct feature *features, int32_t count) {
+    int64_t bags = -1, columns = 0, column = 0;
+    bool matrix = true;
     for (int32_t f = 0; f < count; f++) {
-        const int64_t dim = tables[features[f].table].dim;
-        const bool sequence = features[f].pooling == POOL_NONE;
-        features[f].grad_offset = sequence ? behind : column;
-        features[f].grad_stride = sequence ? dim : columns;
-        if (sequence)
-            behind += features[f].lookups * dim;
+        if (features[f].pooling == POOL_NONE) continue;
+        matrix &= bags < 0 || features[f].bags == bags;
+        bags = features[f].bags;
+        columns += tables[features[f].table].dim;
+    }
+    int64_t behind = matrix ? bags * columns : 0;
+    for (int32_t f = 0; f < count; f++) {
+        struct feature *x = &features[f];
+        const int64_t dim = tables[x->table].dim;
+        const bool apart = !matrix || x->pooling == POOL_NONE;
+        x->grad_offset = apart ? behind : column;
+        x->grad_stride = apart ? dim : columns;
+        if (apart)
+            behind += feature_rows(x) * dim;
         else
             column += dim;
     }
+}
+
+int64_t batch_common_bags(const struct batch *in) {
+    for (int32_t f = 1; f < in->num_features; f++)
+        if (in->features[f].bags != in->features[0].bags) return -1;
+    return in->features[0].bags;
 }
 
 int batch_grad_shape(const struct batch *in, int64_t shape[2]) {
@@ -69,14 +95,14 @@ int batch_grad_shape(const struct batch *in, int64_t shape[2]) {
     bool alike = true;
     for (int32_t f = 1; f < in->num_features; f++)
         alike &= in->features[f].grad_stride == first->grad_stride;
-    shape[0] = !alike ? in->grad_elements : first->pooling == POOL_NONE ? in->lookups : in->bags;
+    shape[0] = alike ? in->grad_elements / first->grad_stride : in->grad_elements;
     shape[1] = first->grad_stride;
     return alike ? 2 : 1;
 }
 
-static int check_bag(const struct batch *in, int64_t q, struct error *err) {
-    int64_t f = q / in->bags, b = q % in->bags, from = in->offsets[q], to = in->offsets[q + 1];
-    int64_t rows = in->tables[in->features[f].table].rows;
+static int check_bag(const struct batch *in, int64_t f, int64_t b, struct error *err) {
+    const int64_t q = in->features[f].first_bag + b, from = in->offsets[q], to = in->offsets[q + 1],
+                  rows = in->tables[in->features[f].table].rows;
     if (to < from || to > in->lookups)
         return fail(err,
                     "feature %lld, bag %lld: offsets %lld to %lld in a batch of %lld lookups; "
@@ -108,9 +134,14 @@ static int check_table(const struct batch *in, int32_t t, const struct table_sha
 static int check_feature(const struct batch *in, int32_t f, const struct feature *want,
                          struct error *err) {
     const struct feature *x = &in->features[f];
-    if (x->lookups != want->lookups)
-        return fail(err, "feature %d: %lld lookups, but its bags have %lld", f,
-                    (long long)x->lookups, (long long)want->lookups);
+    if (x->lookups != want->lookups || x->first_lookup != want->first_lookup ||
+        x->first_bag != want->first_bag)
+        return fail(err,
+                    "feature %d: %lld lookups from %lld on, and bags from %lld on, but there are %lld "
+                    "from %lld on, and bags from %lld on",
+                    f, (long long)x->lookups, (long long)x->first_lookup, (long long)x->first_bag,
+                    (long long)want->lookups, (long long)want->first_lookup,
+                    (long long)want->first_bag);
     if (x->grad_offset >= 0 && derived_extent(in, x) <= in->grad_elements) return 0;
     return fail(err, "feature %d: gradient rows end at float %lld of %lld", f,
                 (long long)derived_extent(in, x), (long long)in->grad_elements);
@@ -137,18 +168,19 @@ static int check_derived(const struct batch *in, struct error *err) {
 }
 
 int batch_validate_lookups(const struct batch *in, struct error *err) {
-    const int64_t flat_bags = in->num_features * in->bags;
+    const struct feature *last = &in->features[in->num_features - 1];
     if (in->offsets[0] != 0)
         return fail(err, "feature 0, bag 0: offsets start at %lld; they must start at 0",
                     (long long)in->offsets[0]);
-    for (int64_t q = 0; q < flat_bags; q++)
-        if (check_bag(in, q, err)) return -1;
-    if (in->offsets[flat_bags] != in->lookups)
+    for (int32_t f = 0; f < in->num_features; f++)
+        for (int64_t b = 0; b < in->features[f].bags; b++)
+            if (check_bag(in, f, b, err)) return -1;
+    if (in->offsets[in->flat_bags] != in->lookups)
         return fail(err,
                     "feature %d, bag %lld: offsets end at %lld of %lld lookups; the last one "
                     "must be the number of lookups",
-                    in->num_features - 1, (long long)in->bags - 1,
-                    (long long)in->offsets[flat_bags], (long long)in->lookups);
+                    in->num_features - 1, (long long)last->bags - 1,
+                    (long long)in->offsets[in->flat_bags], (long long)in->lookups);
     return 0;
 }
 
@@ -159,7 +191,7 @@ int batch_validate(const struct batch *in, struct error *err) {
 
 /* Returns the divisor of the bag's gradient. */
 static int64_t divisor(const struct batch *in, int64_t q) {
-    const struct feature *f = &in->features[q / in->bags];
+    const struct feature *f = feature_at_bag(in, q);
     if (f->pooling != POOL_MEAN) return 1;
     int64_t count = 0;
     for (int64_t i = in->offsets[q]; i < in->offsets[q + 1]; i++)
@@ -170,7 +202,7 @@ static int64_t divisor(const struct batch *in, int64_t q) {
 /* Largest divisor of all bags; 0 if any divisor is not a power of two. */
 static int64_t common_divisor(const struct batch *in) {
     int64_t largest = 1;
-    for (int64_t q = 0; q < in->num_features * in->bags; q++) {
+    for (int64_t q = 0; q < in->flat_bags; q++) {
         int64_t d = divisor(in, q);
         if (d & (d - 1)) return 0;
         if (d > largest) largest = d;
@@ -186,8 +218,8 @@ bool batch_sums_exact(const struct batch *in, enum grad_mode mode) {
     int64_t common = mode == GRAD_EXACT ? common_divisor(in) : 0;
     double *units = common ? calloc((size_t)1 << GROUP_BITS, sizeof *units) : NULL;
     bool exact = units != NULL;
-    for (int64_t q = 0; exact && q < in->num_features * in->bags; q++) {
-        const struct feature *f = &in->features[q / in->bags];
+    for (int64_t q = 0; exact && q < in->flat_bags; q++) {
+        const struct feature *f = feature_at_bag(in, q);
         int64_t d = divisor(in, q);
         for (int64_t i = in->offsets[q]; i < in->offsets[q + 1]; i++) {
             uint64_t row = rng_u64((uint64_t)f->table, (uint64_t)batch_id(in, i));

@@ -7,8 +7,9 @@
 #include "harness/memory.h"
 #include "harness/workload/row_index.h"
 #include "harness/workload/winners.h"
+#include "kernels/shape.h"
 
-int workload_begin(struct workload *w, int64_t bags, enum id_type id_type, struct error *err) {
+int workload_begin(struct workload *w, enum id_type id_type, struct error *err) {
     w->tables = calloc((size_t)w->ring * (size_t)w->num_tables, sizeof *w->tables);
     w->features = calloc((size_t)w->ring * (size_t)w->num_features, sizeof *w->features);
     w->batches = calloc((size_t)w->ring, sizeof *w->batches);
@@ -17,7 +18,6 @@ int workload_begin(struct workload *w, int64_t bags, enum id_type id_type, struc
         w->batches[k] = (struct batch){
             .num_tables = w->num_tables,
             .num_features = w->num_features,
-            .bags = bags,
             .tables = w->tables + (int64_t)k * w->num_tables,
             .features = w->features + (int64_t)k * w->num_features,
             .id_type = id_type,
@@ -34,7 +34,7 @@ static void lay_out_features(struct workload *w, int k) {
     memmove(tables, w->tables, (size_t)w->num_tables * sizeof *tables);
     memmove(features, w->features, (size_t)w->num_features * sizeof *features);
     batch_count(batch, features);
-    batch_lay_out_rows(tables, features, w->num_features, batch->bags);
+    batch_lay_out_rows(tables, features, w->num_features);
     batch_derive_counted(batch, tables, features);
 }
 
@@ -88,7 +88,7 @@ static void fill_weights(const struct workload *w, int k, enum grad_mode mode, f
     const struct batch *batch = &w->batches[k];
     for (int f = 0; f < batch->num_features; f++) {
         uint32_t key = (uint32_t)stream_key(w->seed, STREAM_WEIGHT, workload_origin(w, f), k);
-        float *at = weights + batch->offsets[f * batch->bags];
+        float *at = weights + batch->features[f].first_lookup;
         int64_t lookups = batch->features[f].lookups;
 #pragma omp parallel for if (lookups >= PARALLEL_FROM)
         for (int64_t i = 0; i < lookups; i++)
@@ -125,13 +125,13 @@ int batch_fill(struct workload *w, int k, enum grad_mode mode, struct error *err
                     (long long)batch->grad_elements);
 
     const struct feature *first = &batch->features[0];
-    if (first->pooling != POOL_NONE)
-        fill_grad(type, grad, batch->bags, first->grad_stride,
+    if (first->grad_stride > batch->tables[first->table].dim) /* columns of one matrix */
+        fill_grad(type, grad, first->bags, first->grad_stride,
                   stream_key(w->seed, STREAM_GRAD, 0, k), mode);
     else
         for (int f = 0; f < batch->num_features; f++) {
             const struct feature *x = &batch->features[f];
-            fill_grad(type, grad + x->grad_offset * dtype_bytes(type), x->lookups, x->grad_stride,
+            fill_grad(type, grad + x->grad_offset * dtype_bytes(type), feature_rows(x), x->grad_stride,
                       stream_key(w->seed, STREAM_GRAD, f, k), mode);
         }
     if (weighted) fill_weights(w, k, mode, weights);

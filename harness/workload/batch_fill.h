@@ -53,12 +53,10 @@ static inline double feature_bytes(const struct spec *s, double bags, double loo
 
 /* Allocates tables and features of w->ring batches, and points the batches there. Takes ring,
  * num_tables and num_features from *w. */
-int workload_begin(struct workload *w, int64_t bags, enum id_type id_type, struct error *err);
+int workload_begin(struct workload *w, enum id_type id_type, struct error *err);
 
-/* Gives batch k its offsets[num_features*bags + 1] and owns them; also the shapes of batch 0, an
- * array for ids, and the layout of its gradient. Pooled features are columns of one matrix
- * [bags][sum of dims]. Sequences follow one another, [lookups][dim] each. Returns the array for
- * ids, NULL on failure. */
+/* Gives batch k its offsets[flat_bags + 1] and owns them; also the shapes of batch 0, an
+ * array for ids, and the layout of batch_lay_out_rows(). Returns the array for ids, NULL on failure. */
 void *batch_lay_out(struct workload *w, int k, int64_t *offsets, struct error *err);
 
 /* Makes gradients, and per-sample weights and winners if the workload has them. */

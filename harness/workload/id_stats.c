@@ -23,7 +23,7 @@ static void add_runs(struct id_stats *s, const struct row_index *x) {
 }
 
 static void add_bags(struct id_stats *s, const struct batch *in) {
-    s->bags = in->num_features * in->bags;
+    s->bags = in->flat_bags;
     for (int64_t q = 0; q < s->bags; q++) {
         int64_t length = in->offsets[q + 1] - in->offsets[q];
         s->empty_bags += length == 0;
@@ -55,13 +55,16 @@ uint64_t batch_fingerprint(const struct batch *in) {
     if (!state) abort();
     XXH3_64bits_reset(state);
     hash_numbers(state, in->num_tables, in->num_features);
-    hash_numbers(state, in->bags, in->lookups);
+    hash_numbers(state, in->features[0].bags, in->lookups);
     for (int t = 0; t < in->num_tables; t++)
         hash_numbers(state, in->tables[t].rows, in->tables[t].dim);
     for (int f = 0; f < in->num_features; f++)
         hash_numbers(state, in->features[f].table, in->features[f].padding_id);
+    for (int f = 1; f < in->num_features; f++)
+        if (in->features[f].bags != in->features[0].bags)
+            hash_numbers(state, f, in->features[f].bags);
     hash_ids(state, in);
-    int64_t offsets = in->num_features * in->bags + 1;
+    int64_t offsets = in->flat_bags + 1;
     XXH3_64bits_update(state, in->offsets, (size_t)offsets * sizeof *in->offsets);
     uint64_t hash = XXH3_64bits_digest(state);
     XXH3_freeState(state);

@@ -22,8 +22,9 @@ int64_t row_index_bytes(int64_t lookups) {
 struct row_index row_index_build(const struct batch *in) {
     struct row_index x = {0};
     x.lookup = must_have(malloc((size_t)(in->lookups + 1) * sizeof *x.lookup));
-    for (int64_t q = 0; q < in->num_features * in->bags; q++) {
-        const struct feature *f = &in->features[q / in->bags];
+    const struct feature *f = in->features;
+    for (int64_t q = 0; q < in->flat_bags; q++) {
+        while (q == f->first_bag + f->bags) f++;
         for (int64_t i = in->offsets[q]; i < in->offsets[q + 1]; i++) {
             int64_t row = batch_id(in, i);
             if (row == f->padding_id) continue;

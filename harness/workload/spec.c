@@ -17,7 +17,7 @@
 #include "harness/workload/spec_keys.h"
 #include "kernels/rules.h"
 
-enum { POINTS_MAX = 4096, POINT_TABLES_MAX = 1 << 18, FILE_MAX = 1 << 24 };
+enum { POINTS_MAX = 4096, POINT_TABLES_MAX = 1 << 18, FILE_MAX = 1 << 24, BLOCK_NAME_MAX = 32 };
 
 /* One `workload` block: the values of its keys, which overrides may replace. */
 struct block {
@@ -45,9 +45,9 @@ static int block_open(struct block *b, struct words *line, struct where at, stru
     char more[WORD_MAX];
     *b = (struct block){.at = at};
     if (!next_word(line, b->name)) return fail_at(err, at, "workload has no name; give one");
-    if (strspn(b->name, allowed) != strlen(b->name) || strlen(b->name) > WORD_MAX / 2)
+    if (strspn(b->name, allowed) != strlen(b->name) || strlen(b->name) > BLOCK_NAME_MAX)
         return fail_at(err, at, "'%s' is no name; take up to %d letters, digits, '-', '_', '.'",
-                       b->name, WORD_MAX / 2);
+                       b->name, BLOCK_NAME_MAX);
     if (next_word(line, more))
         return fail_at(err, at, "'%s' after the name; start a new line", more);
     return 0;
@@ -86,7 +86,9 @@ static int block_read_table(struct block *b, struct words *line, struct where at
     if (!grown) return fail_at(err, at, "out of memory");
     b->tables = grown;
     b->tables[b->num_tables++] =
-        (struct table_spec){(int64_t)v[ROWS].number, (int32_t)v[DIM].number, 0, v[LENGTH].length};
+        (struct table_spec){.rows = (int64_t)v[ROWS].number,
+                            .dim = (int32_t)v[DIM].number,
+                            .length = v[LENGTH].length};
     return 0;
 }
 
@@ -175,6 +177,7 @@ static int make_tables(const struct block *b, const struct value pick[KEY_COUNT]
         if (!listed || b->values[KEY_ROWS].count) table->rows = (int64_t)pick[KEY_ROWS].number;
         if (!listed || b->values[KEY_DIM].count) table->dim = (int32_t)pick[KEY_DIM].number;
         if (!listed || b->values[KEY_LENGTH].count) table->length = pick[KEY_LENGTH].length;
+        table->bags = s->batches[t % s->num_batches] * s->micro_batches;
         if (table->rows > pick[KEY_ROW_CAP].number) table->rows = (int64_t)pick[KEY_ROW_CAP].number;
         if (s->padding_id >= table->rows)
             return fail_at(err, place_of(b, KEY_PADDING),
@@ -216,14 +219,22 @@ static int cut_columns(const struct block *b, struct spec *s, struct error *err)
     return 0;
 }
 
+/* The numbers of B+C+..., which value_read() has checked. */
+static int batches_of(const char *text, int64_t batches[SPEC_BATCHES_MAX]) {
+    int count = 0;
+    for (; text; text = strchr(text, '+')) batches[count++] = atoll(text += *text == '+');
+    return count;
+}
+
 static int make_point(const struct block *b, const struct value pick[KEY_COUNT], struct spec *s,
                       struct error *err) {
     for (int k = 0; k < KEY_COUNT; k++) key_set((enum key)k, pick[k].number, s);
-    s->batch *= s->micro_batches;
-    if ((double)s->batch > SPEC_BAGS_MAX)
-        return fail_at(err, place_of(b, KEY_MICRO_BATCHES),
-                       "%lld bags per feature in all micro-batches, more than %.0f; take fewer",
-                       (long long)s->batch, SPEC_BAGS_MAX);
+    s->num_batches = batches_of(pick[KEY_BATCH].text, s->batches);
+    for (int i = 0; i < s->num_batches; i++)
+        if ((double)s->batches[i] * (double)s->micro_batches > SPEC_BAGS_MAX)
+            return fail_at(err, place_of(b, KEY_MICRO_BATCHES),
+                           "%lld bags per feature in all micro-batches, more than %.0f; take fewer",
+                           (long long)(s->batches[i] * s->micro_batches), SPEC_BAGS_MAX);
     if (s->reuse > 0 && s->ids >= IDS_HISTOGRAM_2021)
         return fail_at(err, place_of(b, KEY_REUSE),
                        "reuse would change the histogram; leave reuse out or take other ids");

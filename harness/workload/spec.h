@@ -9,7 +9,8 @@
  * can be one). The block stands for the cross product of its axes, and the name of each point gets
  * "/key:value" for each axis. Whole numbers may be written as 1e6.
  *
- *     batch B               bags per feature                               [51200]
+ *     batch B               bags per feature; B+C+...: features of table 0 have B, of table 1 C, and so on, and
+ *                           behind the last number the first one comes again    [51200]
  *     micro_batches K       batches whose gradients are accumulated for one step: a step has K*B bags per
  *                           feature, and their gradients at once in memory    [1]
  *     tables T              number of identical tables                     [1]
@@ -71,18 +72,20 @@ enum ids_kind {
 
 struct table_spec {
     int64_t rows;
+    int64_t bags; /* of each of its features in a step, in all micro-batches */
     int32_t dim;
     int32_t column; /* its first one in the table that was cut */
     struct length_spec length;
 };
 
-enum { SPEC_NAME_MAX = 160, SPEC_TABLES_MAX = 1024 };
+enum { SPEC_NAME_MAX = 160, SPEC_TABLES_MAX = 1024, SPEC_BATCHES_MAX = 64 };
 #define SPEC_BAGS_MAX 1e9 /* per feature */
 
 /* One point: every axis has one value. */
 struct spec {
     char name[SPEC_NAME_MAX];
-    int64_t batch; /* bags of a step, of all its micro-batches */
+    int num_batches;
+    int64_t batches[SPEC_BATCHES_MAX]; /* bags of a feature in a micro-batch */
     int64_t micro_batches;
     int32_t num_tables; /* after the cut by columns */
     int32_t column_shards;
@@ -134,6 +137,9 @@ struct rule spec_rule(enum rule_kind kind, bool varied, int32_t t);
 
 /* Table t as kernels see it; the batch's part of the shape is 0. */
 struct table_shape spec_table(const struct spec *s, int t);
+
+/* Adds "batch B" or "batch B+C+...". */
+void spec_describe_batch(const struct spec *s, char *text, size_t size);
 
 /* Adds " key word" for each key about duplicates, types and storage that is not at its preset. */
 void spec_describe_others(const struct spec *s, char *text, size_t size);

@@ -18,7 +18,7 @@ enum { VALUES_MAX = 4096, KNOWN_MAX = 1024 };
 /* Whole numbers are read as doubles, so that 1e6 is one; above this they would lose their end. */
 #define WHOLE_MAX 0x1p53
 
-enum takes { WHOLE, REAL, WORD, LENGTH };
+enum takes { WHOLE, WHOLES, REAL, WORD, LENGTH };
 
 struct key_info {
     const char *name;
@@ -37,7 +37,7 @@ struct key_info {
 
 /* clang-format off */
 static const struct key_info infos[KEY_COUNT] = {
-    [KEY_BATCH]         = {"batch", WHOLE, 1, SPEC_BAGS_MAX, 51200, NULL, IN(batch)},
+    [KEY_BATCH]         = {"batch", WHOLES, 1, SPEC_BAGS_MAX, 51200, NULL},
     [KEY_MICRO_BATCHES] = {"micro_batches", WHOLE, 1, 1e6, 1, NULL, IN(micro_batches)},
     [KEY_TABLES]        = {"tables", WHOLE, 1, SPEC_TABLES_MAX, 1, NULL},
     [KEY_ROWS]          = {"rows", WHOLE, 1, 1e12, 1e7, NULL},
@@ -143,7 +143,9 @@ const char *key_name(enum key key) {
 }
 
 struct value key_preset(enum key key) {
-    return (struct value){infos[key].preset, {LENGTH_FIXED, 20, 0}, ""};
+    struct value v = {infos[key].preset, {LENGTH_FIXED, 20, 0}, ""};
+    if (infos[key].takes == WHOLES) snprintf(v.text, sizeof v.text, "%.0f", v.number);
+    return v;
 }
 
 void key_set(enum key key, double number, struct spec *s) {
@@ -182,6 +184,23 @@ int number_read(const char *name, bool whole, double least, double most, const c
     return 0;
 }
 
+/* Whole numbers joined by '+'. */
+static int numbers_read(const struct key_info *k, const char *word, struct where at,
+                        struct value *out, struct error *err) {
+    char number[WORD_MAX];
+    out->text[0] = '\0';
+    for (int count = 0; word; count++) {
+        const int length = (int)strcspn(word, "+");
+        snprintf(number, sizeof number, "%.*s", length, word);
+        word = word[length] ? word + length + 1 : NULL;
+        if (number_read(k->name, true, k->least, k->most, number, at, &out->number, err)) return -1;
+        if (count == SPEC_BATCHES_MAX)
+            return fail_at(err, at, "%s has more than %d numbers", k->name, SPEC_BATCHES_MAX);
+        text_add(out->text, sizeof out->text, "%s%.0f", count ? "+" : "", out->number);
+    }
+    return 0;
+}
+
 int value_read(enum key key, const char *word, struct where at, struct value *out,
                struct error *err) {
     const struct key_info *k = &infos[key];
@@ -194,6 +213,7 @@ int value_read(enum key key, const char *word, struct where at, struct value *ou
         snprintf(out->text, sizeof out->text, "%s", word);
         return 0;
     }
+    if (k->takes == WHOLES) return numbers_read(k, word, at, out, err);
     if (number_read(k->name, k->takes == WHOLE, k->least, k->most, word, at, &out->number, err))
         return -1;
     snprintf(out->text, sizeof out->text, k->takes == WHOLE ? "%.0f" : "%.15g", out->number);
@@ -256,6 +276,12 @@ int values_read(enum key key, struct words *line, struct where at, struct values
 void values_free(struct values *list) {
     free(list->v);
     *list = (struct values){0};
+}
+
+void spec_describe_batch(const struct spec *s, char *text, size_t size) {
+    text_add(text, size, "%s ", key_name(KEY_BATCH));
+    for (int i = 0; i < s->num_batches; i++)
+        text_add(text, size, "%s%lld", i ? "+" : "", (long long)s->batches[i]);
 }
 
 void spec_describe_others(const struct spec *s, char *text, size_t size) {

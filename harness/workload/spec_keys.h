@@ -58,7 +58,7 @@ struct words {
 /* Takes the next line off a text, without its comment, and counts it. False at the end. */
 bool next_line(struct words *text, struct words *line, struct where *at);
 
-enum { WORD_MAX = 64 };
+enum { WORD_MAX = 256 };
 
 /* Copies the next word in printable form; "..." replaces the end of a long one, so that it matches
  * no known word. False at the end of the line. */
@@ -77,9 +77,9 @@ int next_pair(struct pairs *p, struct words *line, struct where at, char value[W
 
 /* One value. The number of a word is its position in the enum. */
 struct value {
-    double number;             /* all keys but KEY_LENGTH */
+    double number;             /* all keys but KEY_BATCH and KEY_LENGTH */
     struct length_spec length; /* KEY_LENGTH */
-    char text[WORD_MAX];       /* canonical, for the names of an axis */
+    char text[WORD_MAX];       /* canonical, for the names of an axis, and the value of KEY_BATCH */
 };
 
 /* The values of one key; none if the block does not have the key. */

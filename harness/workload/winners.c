@@ -9,7 +9,7 @@
 
 /* Lists the numbers of the lookups of flat bag q that count, and returns how many there are. */
 static int64_t list_counted(const struct batch *in, int64_t q, int32_t *number) {
-    const struct feature *f = &in->features[q / in->bags];
+    const struct feature *f = feature_at_bag(in, q);
     int64_t counted = 0;
     for (int64_t i = in->offsets[q]; i < in->offsets[q + 1]; i++)
         if (batch_id(in, i) != f->padding_id) number[counted++] = (int32_t)(i - in->offsets[q]);
@@ -18,7 +18,7 @@ static int64_t list_counted(const struct batch *in, int64_t q, int32_t *number) 
 
 static int64_t longest_bag(const struct batch *in) {
     int64_t longest = 0;
-    for (int64_t q = 0; q < in->num_features * in->bags; q++)
+    for (int64_t q = 0; q < in->flat_bags; q++)
         if (in->offsets[q + 1] - in->offsets[q] > longest)
             longest = in->offsets[q + 1] - in->offsets[q];
     return longest;
@@ -39,8 +39,8 @@ int winners_draw(struct workload *w, int k, struct error *err) {
             const struct feature *x = &in->features[f];
             const uint64_t key = stream_key(w->seed, STREAM_WINNER, f, k);
 #pragma omp for nowait
-            for (int64_t b = 0; b < in->bags; b++) {
-                const uint64_t counted = (uint64_t)list_counted(in, f * in->bags + b, number);
+            for (int64_t b = 0; b < x->bags; b++) {
+                const uint64_t counted = (uint64_t)list_counted(in, x->first_bag + b, number);
                 const uint32_t bag_key = (uint32_t)rng_u64(key, (uint64_t)b);
                 int32_t *to = winners + forward_row(x, b);
                 for (int32_t d = 0; d < in->tables[x->table].dim; d++)
@@ -58,13 +58,13 @@ static const char *wrong_winner(const struct batch *in, int64_t q, int32_t winne
     const int64_t first = in->offsets[q], length = in->offsets[q + 1] - first;
     if (!counts) return winner == NO_WINNER ? NULL : "no lookup counts, so it must be -1";
     if (winner < 0 || winner >= length) return "it must be the number of a lookup in the bag";
-    const bool padding = batch_id(in, first + winner) == in->features[q / in->bags].padding_id;
+    const bool padding = batch_id(in, first + winner) == feature_at_bag(in, q)->padding_id;
     return padding ? "that lookup is padding" : NULL;
 }
 
-static int check_bag(const struct batch *in, int64_t q, struct error *err) {
-    const int64_t f = q / in->bags, b = q % in->bags;
+static int check_bag(const struct batch *in, int64_t f, int64_t b, struct error *err) {
     const struct feature *x = &in->features[f];
+    const int64_t q = x->first_bag + b;
     bool counts = false;
     for (int64_t i = in->offsets[q]; i < in->offsets[q + 1] && !counts; i++)
         counts = batch_id(in, i) != x->padding_id;
@@ -80,7 +80,8 @@ static int check_bag(const struct batch *in, int64_t q, struct error *err) {
 }
 
 int winners_validate(const struct batch *in, struct error *err) {
-    for (int64_t q = 0; q < in->num_features * in->bags; q++)
-        if (in->features[q / in->bags].pooling == POOL_MAX && check_bag(in, q, err)) return -1;
+    for (int32_t f = 0; f < in->num_features; f++)
+        for (int64_t b = 0; in->features[f].pooling == POOL_MAX && b < in->features[f].bags; b++)
+            if (check_bag(in, f, b, err)) return -1;
     return 0;
 }

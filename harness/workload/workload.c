@@ -63,8 +63,8 @@ struct rule workload_rule(const struct workload *w, int32_t t) {
 /* Independent draws; with reuse, a share of them copies any lookup of the batch before. */
 static void draw_ids(struct workload *w, int k, int f, const struct id_source *source, void *ids) {
     const struct batch *batch = &w->batches[k], *before = k ? batch - 1 : NULL;
-    int64_t start = batch->offsets[f * batch->bags], lookups = batch->features[f].lookups;
-    int64_t start_before = before ? before->offsets[f * batch->bags] : 0;
+    int64_t start = batch->features[f].first_lookup, lookups = batch->features[f].lookups;
+    int64_t start_before = before ? before->features[f].first_lookup : 0;
     int64_t lookups_before = before ? before->features[f].lookups : 0;
     double reuse = lookups_before ? source->spec->reuse : 0.0;
     const int32_t origin = workload_origin(w, f);
@@ -85,7 +85,7 @@ static void draw_ids(struct workload *w, int k, int f, const struct id_source *s
 static int plan_ids(struct workload *w, int k, int f, const struct id_source *source, void *ids,
                     struct error *err) {
     const struct batch *batch = &w->batches[k];
-    int64_t start = batch->offsets[f * batch->bags], lookups = batch->features[f].lookups;
+    int64_t start = batch->features[f].first_lookup, lookups = batch->features[f].lookups;
     if (lookups == 0) return 0;
     struct histogram_plan plan;
     struct error why;
@@ -120,7 +120,7 @@ static int make_ids(struct workload *w, int k, const struct spec *spec, void *id
 /* Lengths in parallel, then their running sum. */
 static int64_t *make_offsets(struct workload *w, int k, const struct spec *spec,
                              struct error *err) {
-    int64_t bags = spec->batch, flat_bags = w->num_features * bags;
+    const int64_t flat_bags = batch_number_bags(w->features, w->num_features);
     int64_t *offsets = array_alloc(flat_bags + 1, sizeof *offsets);
     if (!offsets) {
         fail(err, "%s: out of memory for the offsets of %lld bags", w->name, (long long)flat_bags);
@@ -134,7 +134,8 @@ static int64_t *make_offsets(struct workload *w, int k, const struct spec *spec,
             return NULL;
         }
         uint64_t key = stream_key(w->seed, STREAM_LENGTH, workload_origin(w, f), k);
-        int64_t *at = offsets + f * bags + 1;
+        const int64_t bags = w->features[f].bags;
+        int64_t *at = offsets + w->features[f].first_bag + 1;
 #pragma omp parallel for if (bags >= PARALLEL_FROM)
         for (int64_t b = 0; b < bags; b++) at[b] = lengths_draw(&lengths, key, (uint64_t)b);
         lengths_free(&lengths);
@@ -154,8 +155,8 @@ static void describe(const struct spec *s, char *text, size_t size) {
         alike = alike && t->dim == last->dim && t->length.kind == last->length.kind &&
                 t->length.a == last->length.a && t->length.b == last->length.b;
     }
-    text_add(text, size, "batch %lld tables %d rows %lld", (long long)(s->batch / s->micro_batches),
-             s->num_tables, (long long)least);
+    spec_describe_batch(s, text, size);
+    text_add(text, size, " tables %d rows %lld", s->num_tables, (long long)least);
     if (most > least) text_add(text, size, "..%lld", (long long)most);
     if (alike)
         text_add(text, size, " dim %d length %s %g", last->dim,
@@ -175,10 +176,11 @@ static void describe(const struct spec *s, char *text, size_t size) {
 
 static int generate(struct workload *w, const struct spec *spec, enum grad_mode mode,
                     struct error *err) {
-    if (workload_begin(w, spec->batch, spec->id_type, err)) return -1;
+    if (workload_begin(w, spec->id_type, err)) return -1;
     for (int t = 0; t < w->num_tables; t++) w->tables[t] = spec_table(spec, t);
     for (int f = 0; f < w->num_features; f++)
         w->features[f] = (struct feature){.table = f / spec->features_per_table,
+                                          .bags = spec->tables[f / spec->features_per_table].bags,
                                           .pooling = spec->pooling,
                                           .padding_id = spec->padding_id};
     for (int k = 0; k < w->ring; k++) {
@@ -237,7 +239,7 @@ static int64_t to_integer(double size) {
 }
 
 static double table_lookups(const struct spec *spec, int t) {
-    return (double)spec->batch * length_spec_mean(&spec->tables[t].length);
+    return (double)spec->tables[t].bags * length_spec_mean(&spec->tables[t].length);
 }
 
 int64_t workload_lookups(const struct spec *spec, int ring) {
@@ -250,8 +252,8 @@ int64_t workload_lookups(const struct spec *spec, int ring) {
 int64_t workload_bytes(const struct spec *spec, int ring) {
     double bytes = 8.0;
     for (int t = 0; t < spec->num_tables; t++)
-        bytes +=
-            spec->features_per_table *
-            feature_bytes(spec, (double)spec->batch, table_lookups(spec, t), spec->tables[t].dim);
+        bytes += spec->features_per_table * feature_bytes(spec, (double)spec->tables[t].bags,
+                                                          table_lookups(spec, t),
+                                                          spec->tables[t].dim);
     return to_integer(ring * bytes);
 }

@@ -41,12 +41,12 @@ struct workload {
 int workload_generate(const struct spec *spec, int ring, enum grad_mode mode, struct workload *out,
                       struct error *err);
 
-/* Cuts the trace into consecutive batches of `bags` bags (0: about 2^20 lookups each, or the whole
- * trace if it is shorter), in trace order. path may name several files, joined by commas: line n of
- * each file is one feature of sample n. dim, pooling, rule, seed, weighted and id_type come from
- * like. A short trace makes a shorter ring. */
-int workload_from_trace(const char *path, const struct spec *like, int64_t bags, int ring,
-                        enum grad_mode mode, struct workload *out, struct error *err);
+/* Cuts the trace into consecutive batches, in trace order. path may name several files, joined by commas, each of them
+ * one feature. like says how many bags a batch takes of each: one number for all, and line n of each file is one
+ * feature of sample n; a number for each; or none: about 2^20 lookups in each batch, or the whole trace if it is
+ * shorter. dim, pooling, rule, seed, weighted and id_type come from like, too. A short trace makes a shorter ring. */
+int workload_from_trace(const char *path, const struct spec *like, int ring, enum grad_mode mode,
+                        struct workload *out, struct error *err);
 
 /* The name of that workload: "a+b" for DIR/a.txt.gz,DIR/b.txt.gz, plus the axes in like's name. */
 void workload_trace_name(const char *path, const struct spec *like, char name[SPEC_NAME_MAX]);
@@ -65,20 +65,26 @@ void workload_free(struct workload *w);
 int64_t workload_lookups(const struct spec *spec, int ring);
 int64_t workload_bytes(const struct spec *spec, int ring);
 
-/* Derives fields of a batch from tables and features (rows, dim, table, pooling, position of
- * gradient rows), bags and offsets: the lookups of the batch, of each feature and of each table,
+/* Derives fields of a batch from tables and features (rows, dim, table, pooling, bags, position of
+ * gradient rows) and offsets: the bags and lookups of the batch, of each feature and of each table,
  * the tables' features and first rows, and the extent of the gradient. No other code sets these
  * fields. */
 void batch_derive(struct batch *in, struct table_shape *tables, struct feature *features);
 
-/* The two parts of batch_derive(): one counts the lookups of each feature, the other derives all else from them. */
+/* The three parts of batch_derive(): one numbers the bags of the features and returns how many there are, one counts
+ * the lookups of each feature, too, and the last one derives all else. */
+int64_t batch_number_bags(struct feature *features, int32_t count);
 void batch_count(const struct batch *in, struct feature *features);
 void batch_derive_counted(struct batch *in, struct table_shape *tables, struct feature *features);
 
-/* Lays out gradient rows by the lookups of each feature. Pooled features are columns of one matrix
- * [bags][sum of their dims]. Behind it, sequences follow one another, [lookups][dim] each. */
-void batch_lay_out_rows(const struct table_shape *tables, struct feature *features, int32_t count,
-                        int64_t bags);
+/* Lays out gradient rows by the bags and lookups of each feature. Pooled features are columns of one matrix
+ * [bags][sum of their dims]. Behind it, sequences follow one another, [lookups][dim] each. If pooled features have
+ * different numbers of bags, there is no matrix, and all features follow one another, [bags][dim] or [lookups][dim]
+ * each (as TorchRec's variable batch). */
+void batch_lay_out_rows(const struct table_shape *tables, struct feature *features, int32_t count);
+
+/* The bags of each feature; -1: they differ. */
+int64_t batch_common_bags(const struct batch *in);
 
 /* Checks what kernels trust: offsets start at 0, never fall and end at lookups; every id is inside
  * its table. The message names feature, bag and lookup. */
@@ -87,8 +93,8 @@ int batch_validate_lookups(const struct batch *in, struct error *err);
 /* Does the same, and checks every field that batch_derive() sets, and the winners if there are any. */
 int batch_validate(const struct batch *in, struct error *err);
 
-/* The gradient as an array: [bags][sum of dims]; sequences are [lookups][dim], or flat if their dims
- * differ. Returns the number of dimensions. */
+/* The gradient as an array: a matrix as above; otherwise [all rows][dim], or flat if dims differ. Returns the number of
+ * dimensions. */
 int batch_grad_shape(const struct batch *in, int64_t shape[2]);
 
 /* True if the summed gradient of every row is exact in any order: the gradients are GRAD_EXACT, and

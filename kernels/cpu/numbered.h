@@ -139,8 +139,7 @@ static inline bool numbered_is_faster(const struct batch *in, int32_t t) {
     for (int quarter = 0; quarter < 2 && c.most > 0; quarter++) {
         before = c.rows;
         for (int32_t f = 0; f < in->num_features; f++) {
-            const int64_t first = in->offsets[f * in->bags],
-                          n = in->offsets[(f + 1) * in->bags] - first,
+            const int64_t first = in->features[f].first_lookup, n = in->features[f].lookups,
                           begin = first + part_begin(n, quarter, 4),
                           end = first + part_begin(n, quarter + 1, 4);
             if (in->features[f].table != t) continue;
@@ -268,8 +267,7 @@ static inline void numbered_step(const struct numbered *x, const struct gather *
     own->slot[numbered_slot(NO_ROW)] = (struct numbered_slot){NO_ROW, 1};
     for (int32_t f = 0; f < in->num_features; f++) {
         if (in->features[f].table != t) continue;
-        const struct stretch lookups =
-            stretch_at(in, in->offsets[f * in->bags], in->offsets[(f + 1) * in->bags]);
+        const struct stretch lookups = stretch_of_feature(in, f);
         /* Members that are constants make the inlined walk shorter. */
         if (w.width < UINT32_MAX)
             w.whole = false, w.per_lookup = g->table[t].per_lookup,

@@ -127,8 +127,8 @@ static inline void small_prepare(const struct small_tables *x, const struct batc
     for (int32_t f = 0; f < in->num_features; f++) {
         const int32_t t = in->features[f].table;
         if (!small_table(in, t)) continue;
-        const int64_t begin = in->offsets[f * in->bags], rows = in->tables[t].rows;
-        const int64_t n = in->offsets[(f + 1) * in->bags] - begin;
+        const int64_t begin = in->features[f].first_lookup, n = in->features[f].lookups;
+        const int64_t rows = in->tables[t].rows;
         const int32_t slices = small_slices(in, t), ranges = small_ranges(in, t, threads);
         const bool several = small_slices_of_all(in, t) > 1;
         struct small_sums *sums = &x->table[t];

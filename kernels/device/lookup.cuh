@@ -12,10 +12,6 @@
 
 enum { LOOKUP_BLOCK = 256 };
 
-static inline int64_t flat_bags(const struct batch *in) {
-    return in->num_features * in->bags;
-}
-
 /* The number of blocks, at least one, for `count` items with per_block items per block. */
 static inline unsigned blocks_for(int64_t count, int64_t per_block) {
     return count > 0 ? (unsigned)((count + per_block - 1) / per_block) : 1;
@@ -26,26 +22,27 @@ struct nearby {
     int32_t feature; /* the feature of all these lookups, or -1 if they have several */
     bool close;      /* `bag` is the bag of an earlier lookup: the search begins there */
     int64_t bag;     /* flat bag, not after the bag of the first lookup */
+    int64_t end;     /* a flat bag behind the bag of the last lookup */
 };
 
 static __device__ inline int32_t feature_of(const struct batch &in, int64_t i) {
-    return (int32_t)last_at_most(in.offsets, in.bags * (int64_t)sizeof *in.offsets, 0,
-                                 in.num_features, i);
+    return feature_of_lookup(in.device_features, in.num_features, i);
 }
 
 /* For lookups first .. last. */
 static __device__ inline struct nearby nearby_of(const struct batch &in, int64_t first,
                                                  int64_t last) {
     const int32_t f = feature_of(in, first);
-    const bool all = f + 1 == in.num_features || in.offsets[(f + 1) * in.bags] > last;
-    return {all ? f : -1, false, f * in.bags};
+    const struct feature *x = &in.device_features[f];
+    const bool all = x->first_lookup + x->lookups > last;
+    return {all ? f : -1, false, x->first_bag, all ? x->first_bag + x->bags : in.flat_bags};
 }
 
 /* The flat bag of lookup i. A whole warp calls this with consecutive or equal lookups, lane 0 with the first. The warp
  * finds the bag of that one with 32 probes at a time; then each lane searches nearby. */
 static __device__ inline int64_t bag_of(const struct batch &in, int64_t i, struct nearby *near) {
     const int64_t first = __shfl_sync(ALL_LANES, (long long)i, 0), lane = threadIdx.x % WARP,
-                  end = (near->feature >= 0 ? near->feature + 1 : in.num_features) * in.bags;
+                  end = near->end;
     int64_t lo = near->bag, hi = end, step = near->close ? 1 : (hi - lo + WARP - 1) / WARP;
     while (hi - lo > 1) {
         const int64_t probe = lo + lane * step;
@@ -87,8 +84,7 @@ static __device__ inline struct lookup lookup_of(const struct batch &in, const f
     l.table = x->table;
     l.row = id();
     l.padding = l.row == x->padding_id;
-    l.grad = x->grad_offset +
-             (sequence ? i - in.offsets[f * in.bags] : q - f * in.bags) * x->grad_stride;
+    l.grad = x->grad_offset + (sequence ? i - x->first_lookup : q - x->first_bag) * x->grad_stride;
     l.coefficient = in.lookup_weights ? in.lookup_weights[i] : 1.0f;
     if (x->pooling == POOL_MEAN) l.coefficient *= scale[q];
     l.number = x->pooling == POOL_MAX ? (int32_t)(i - in.offsets[q]) : -1;
@@ -123,8 +119,9 @@ static inline bool has_padding(const struct batch *in) {
 static __global__ void __launch_bounds__(LOOKUP_BLOCK)
     mean_scales(const struct batch in, float *scale) {
     int64_t q = ((int64_t)blockIdx.x * LOOKUP_BLOCK + threadIdx.x) / WARP;
-    if (q >= in.num_features * in.bags) return;
-    const struct feature *x = &in.device_features[q / in.bags];
+    if (q >= in.flat_bags) return;
+    const struct feature *x =
+        in.device_features + feature_of_bag(in.device_features, in.num_features, q);
     if (x->pooling != POOL_MEAN) return;
     int64_t begin = in.offsets[q], counted = in.offsets[q + 1] - begin;
     if (x->padding_id >= 0) {
@@ -140,11 +137,11 @@ static __global__ void __launch_bounds__(LOOKUP_BLOCK)
 
 /* Scratch for mean_scales(); NULL if no feature needs them. */
 static inline float *mean_scales_take(struct scratch *s, const struct batch *in) {
-    return has_mean(in) ? (float *)scratch_take(s, flat_bags(in), sizeof(float)) : NULL;
+    return has_mean(in) ? (float *)scratch_take(s, in->flat_bags, sizeof(float)) : NULL;
 }
 
 static inline void mean_scales_fill(const struct batch *in, float *scale, cudaStream_t stream) {
     if (scale)
-        LAUNCH(mean_scales, blocks_for(flat_bags(in), (int)LOOKUP_BLOCK / (int)WARP), LOOKUP_BLOCK,
+        LAUNCH(mean_scales, blocks_for(in->flat_bags, (int)LOOKUP_BLOCK / (int)WARP), LOOKUP_BLOCK,
                0, stream, *in, scale);
 }

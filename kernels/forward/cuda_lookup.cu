@@ -102,14 +102,14 @@ static __global__ void __launch_bounds__(LANES_BLOCK, 1)
                 int lanes) {
     const struct lanes g = lanes_here(lanes);
     const int64_t q = group_number(g);
-    if (q >= in.num_features * in.bags) return;
-    const int64_t f = q / in.bags;
-    const struct feature *x = &in.device_features[f];
+    if (q >= in.flat_bags) return;
+    const struct feature *x =
+        in.device_features + feature_of_bag(in.device_features, in.num_features, q);
     const struct table_shape *t = &in.device_tables[x->table];
     const struct source s = {x,      &io[x->table].weight,    t->weight_type,
                              t->dim, x->pooling == POOL_NONE, x->pooling == POOL_MAX};
     const int64_t begin = in.offsets[q];
-    const int64_t row = s.each ? begin - in.offsets[f * in.bags] : q - f * in.bags;
+    const int64_t row = s.each ? begin - x->first_lookup : q - x->first_bag;
     for (int32_t column = g.lane * LANE_COLUMNS; column < s.dim; column += g.count * LANE_COLUMNS)
         lookup_columns<MAX>(in, output, winners, s, begin, in.offsets[q + 1], row, column);
 }
@@ -118,7 +118,7 @@ static int run(const struct batch *in, const struct rule_step *, const struct ta
                const struct launch *how) {
     const int lanes = lanes_of_row(widest(in));
     auto kernel = how->winners ? lookup_bags<true> : lookup_bags<false>;
-    LAUNCH(kernel, blocks_for(flat_bags(in), LANES_BLOCK / lanes), LANES_BLOCK, 0,
+    LAUNCH(kernel, blocks_for(in->flat_bags, LANES_BLOCK / lanes), LANES_BLOCK, 0,
            (cudaStream_t)how->stream, *in, io, how->output, how->winners, lanes);
     return cudaGetLastError();
 }

@@ -42,14 +42,16 @@ struct gather {
     struct gather_table *table;     /* [num_tables] */
     float *scale;                   /* [flat bags] 1/length of mean features; NULL: no mean */
     uint32_t *bag_of;               /* [lookups] flat bag; NULL: no position needs it */
+    int32_t *feature_of;            /* [flat bags]; NULL: no table has several features */
 };
 
 /* by_position is set by kernels that call gather_row(), not only gather_at(). */
 static inline void gather_lay_out(struct gather *g, struct scratch *s, const struct batch *in,
                                   bool by_position) {
-    bool mean = false, bag_of = false;
+    bool mean = false, bag_of = false, shared = false;
     for (int32_t f = 0; f < in->num_features; f++) {
         mean |= in->features[f].pooling == POOL_MEAN;
+        shared |= in->tables[in->features[f].table].features > 1;
         /* The number of a lookup does not give its bag, nor its feature if several read the table. */
         bag_of |= in->features[f].pooling == POOL_NONE
                       ? in->tables[in->features[f].table].features > 1
@@ -59,8 +61,10 @@ static inline void gather_lay_out(struct gather *g, struct scratch *s, const str
     g->in = in;
     g->feature = scratch_take(s, in->num_features, sizeof *g->feature);
     g->table = scratch_take(s, in->num_tables, sizeof *g->table);
-    g->scale = mean ? scratch_take(s, in->num_features * in->bags, sizeof *g->scale) : NULL;
+    g->scale = mean ? scratch_take(s, in->flat_bags, sizeof *g->scale) : NULL;
     g->bag_of = by_position && bag_of ? scratch_take(s, in->lookups, sizeof *g->bag_of) : NULL;
+    g->feature_of =
+        by_position && shared ? scratch_take(s, in->flat_bags, sizeof *g->feature_of) : NULL;
 }
 
 /* Serial part of the preparation, O(features + tables). */
@@ -79,7 +83,7 @@ static inline void gather_prepare(const struct gather *g) {
         const struct feature *x = &in->features[f];
         struct gather_table *t = &g->table[x->table];
         bool none = x->pooling == POOL_NONE;
-        int64_t first = none ? in->offsets[f * in->bags] : f * in->bags;
+        int64_t first = none ? x->first_lookup : x->first_bag;
         g->feature[f] = (struct gather_feature){(x->grad_offset - first * x->grad_stride) * element,
                                                 x->grad_stride * element};
         t->per_lookup |= none || x->pooling == POOL_MAX;
@@ -91,14 +95,17 @@ static inline void gather_prepare(const struct gather *g) {
     }
 }
 
-/* Parallel part. Every thread of the team calls this to fill its part of scale and bag_of. */
+/* Parallel part. Every thread of the team calls this to fill its part of the arrays of bags and lookups. */
 static inline void gather_fill(const struct gather *g, int thread, int threads) {
     const struct batch *in = g->in;
-    if (!g->scale && !g->bag_of) return;
-    int64_t bags = in->num_features * in->bags;
-    int64_t last = part_begin(bags, thread + 1, threads);
-    for (int64_t q = part_begin(bags, thread, threads); q < last; q++) {
-        const struct feature *f = &in->features[q / in->bags];
+    if (!g->scale && !g->bag_of && !g->feature_of) return;
+    const int64_t last = part_begin(in->flat_bags, thread + 1, threads);
+    int64_t q = part_begin(in->flat_bags, thread, threads);
+    const struct feature *f = feature_at_bag(in, q);
+    for (; q < last; q++) {
+        while (q == f->first_bag + f->bags) f++;
+        if (g->feature_of) g->feature_of[q] = (int32_t)(f - in->features);
+        if (!g->scale && !g->bag_of) continue;
         int64_t counted = 0;
         for (int64_t i = in->offsets[q]; i < in->offsets[q + 1]; i++) {
             counted += batch_id(in, i) != f->padding_id;
@@ -140,7 +147,7 @@ ALWAYS_INLINE int64_t gather_bag(const struct gather *g, const struct gather_tab
 
 ALWAYS_INLINE int32_t gather_feature_of(const struct gather *g, const struct gather_table *t,
                                         int64_t q) {
-    return t->feature >= 0 ? t->feature : (int32_t)(q / g->in->bags);
+    return t->feature >= 0 ? t->feature : g->feature_of[q];
 }
 
 /* The summand of a position of table t. */

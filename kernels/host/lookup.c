@@ -89,7 +89,7 @@ ALWAYS_INLINE void lookup_bags(const struct lookup_feature *f, const int32_t dim
                                const enum dtype type, const bool plain, const bool max) {
     const struct batch *in = f->in;
     const bool each = f->feature->pooling == POOL_NONE;
-    const int64_t *offsets = in->offsets + f->first_bag;
+    const int64_t *offsets = in->offsets + f->feature->first_bag;
     float sum[in->grad_type == FP32 ? 1 : dim];
     struct looked_up from = {.in = in,
                              .weight = &f->weight,
@@ -101,7 +101,7 @@ ALWAYS_INLINE void lookup_bags(const struct lookup_feature *f, const int32_t dim
     for (int64_t u = lookup_part(f, f->thread); u < last; u++) {
         from.first = each ? offsets[0] + u : offsets[u];
         run.n = each ? 1 : offsets[u + 1] - offsets[u];
-        run.lookahead = f->distance ? offsets[in->bags] - from.first - run.n : 0;
+        run.lookahead = f->distance ? offsets[f->feature->bags] - from.first - run.n : 0;
         lookup_row(f, &run, &from, u, dim, max, sum);
     }
 }
@@ -135,12 +135,12 @@ ALWAYS_INLINE void plain_bags(const struct lookup_feature *f, const int32_t dim,
     const struct batch *in = f->in;
     const struct array weight = f->weight;
     const bool each = f->feature->pooling == POOL_NONE, mean = f->feature->pooling == POOL_MEAN;
-    const int64_t *offsets = in->offsets + f->first_bag;
+    const int64_t *offsets = in->offsets + f->feature->first_bag;
     const int64_t last = lookup_part(f, f->thread + 1), distance = f->distance;
     for (int64_t u = lookup_part(f, f->thread); u < last; u++) {
         const int64_t first = each ? offsets[0] + u : offsets[u];
         const int64_t n = each ? 1 : offsets[u + 1] - first;
-        const int64_t lookahead = offsets[in->bags] - first - n;
+        const int64_t lookahead = offsets[f->feature->bags] - first - n;
         const void *ids = (const char *)in->ids + first * (wide ? 8 : 4);
         float *sum = (float *)f->output + forward_row(f->feature, u);
         const int32_t most = REGISTERS * LANES;

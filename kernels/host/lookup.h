@@ -32,7 +32,7 @@ struct lookup_feature {
     const struct feature *feature;
     const struct table_shape *table;
     struct array weight;
-    int64_t first_bag, distance;
+    int64_t distance;
     void *output;
     int32_t *winners;
     int thread, threads;
@@ -48,8 +48,8 @@ static inline int64_t counted(const struct looked_up *x, int64_t lookups) {
 
 /* The first bag of a thread's part, or with POOL_NONE its first lookup. Parts have about equally many lookups. */
 static inline int64_t lookup_part(const struct lookup_feature *f, int thread) {
-    const int64_t *offsets = f->in->offsets + f->first_bag, bags = f->in->bags;
-    const int64_t part = part_begin(offsets[bags] - offsets[0], thread, f->threads);
+    const int64_t *offsets = f->in->offsets + f->feature->first_bag, bags = f->feature->bags;
+    const int64_t part = part_begin(f->feature->lookups, thread, f->threads);
     if (f->feature->pooling == POOL_NONE) return part;
     if (thread == 0 || thread == f->threads) return thread ? bags : 0;
     return last_at_most(offsets, sizeof *offsets, 0, bags, offsets[0] + part);
@@ -67,7 +67,6 @@ static inline struct lookup_feature lookup_feature_of(const struct batch *in, in
                                    .feature = x,
                                    .table = &in->tables[x->table],
                                    .weight = io[x->table].weight,
-                                   .first_bag = f * in->bags,
                                    .output = how->output,
                                    .winners = how->winners,
                                    .thread = omp_get_thread_num(),

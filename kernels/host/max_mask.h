@@ -18,7 +18,7 @@ struct max_mask {
 ALWAYS_INLINE struct max_mask max_mask_of(const struct batch *in, int32_t f, int64_t q, int64_t i) {
     const struct feature *x = &in->features[f];
     if (x->pooling != POOL_MAX) return (struct max_mask){NULL, 0};
-    return (struct max_mask){in->winners + x->grad_offset + (q - f * in->bags) * x->grad_stride,
+    return (struct max_mask){in->winners + x->grad_offset + (q - x->first_bag) * x->grad_stride,
                              (int32_t)(i - in->offsets[q])};
 }
 

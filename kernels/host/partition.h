@@ -104,10 +104,10 @@ static inline int64_t partition_begin(const struct partition *p, const struct ba
                                       int parts) {
     int64_t k = part_begin(p->lookups, part, parts);
     for (int32_t f = 0; f < in->num_features; f++) {
-        int64_t first = in->offsets[f * in->bags], n = in->offsets[(f + 1) * in->bags] - first;
-        if (!partition_takes(p, in, in->features[f].table)) continue;
-        if (k < n) return first + k;
-        k -= n;
+        const struct feature *x = &in->features[f];
+        if (!partition_takes(p, in, x->table)) continue;
+        if (k < x->lookups) return x->first_lookup + k;
+        k -= x->lookups;
     }
     return in->lookups;
 }

@@ -46,7 +46,7 @@ static inline int64_t part_begin(int64_t n, int part, int parts) {
 
 /* The flat bag of lookup i. */
 static inline int64_t bag_of_lookup(const struct batch *in, int64_t i) {
-    return last_at_most(in->offsets, sizeof *in->offsets, 0, in->num_features * in->bags, i);
+    return last_at_most(in->offsets, sizeof *in->offsets, 0, in->flat_bags, i);
 }
 
 /* Consecutive lookups i .. end-1 of one feature; the first is in flat bag q. */
@@ -60,10 +60,16 @@ static inline struct stretch stretch_at(const struct batch *in, int64_t lo, int6
     struct stretch s = {.i = lo, .end = hi};
     if (lo >= hi) return s;
     s.q = bag_of_lookup(in, lo);
-    s.feature = (int32_t)(s.q / in->bags);
-    s.table = in->features[s.feature].table;
-    s.end = min64(in->offsets[(s.feature + 1) * in->bags], hi);
+    s.feature = feature_of_lookup(in->features, in->num_features, lo);
+    const struct feature *x = &in->features[s.feature];
+    s.table = x->table;
+    s.end = min64(x->first_lookup + x->lookups, hi);
     return s;
+}
+
+static inline struct stretch stretch_of_feature(const struct batch *in, int32_t f) {
+    const struct feature *x = &in->features[f];
+    return stretch_at(in, x->first_lookup, x->first_lookup + x->lookups);
 }
 
 /* Walks lookups lo .. hi-1 stretch by stretch: for (STRETCHES(s, in, lo, hi)) ... */

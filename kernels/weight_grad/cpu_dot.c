@@ -58,7 +58,7 @@ ALWAYS_INLINE const float *row_of(const struct lookup_feature *f, int64_t i, flo
     const struct batch *in = f->in;
     const bool each = f->feature->pooling == POOL_NONE;
     const int64_t id = batch_id(in, i), ahead = i + AHEAD;
-    if (ahead < in->offsets[f->first_bag + in->bags])
+    if (ahead < f->feature->first_lookup + f->feature->lookups)
         prefetch(array_row(&f->weight, batch_id(in, ahead)), f->weight.stride, INTO_L1);
     if (!each && id == f->feature->padding_id) return NULL;
     const void *row = array_row(&f->weight, id);
@@ -72,10 +72,10 @@ ALWAYS_INLINE void dot_bags(const struct lookup_feature *f, const enum dtype typ
                             const int32_t dim) {
     const struct batch *in = f->in;
     const bool each = f->feature->pooling == POOL_NONE;
-    const int64_t *offsets = in->offsets + f->first_bag, last = lookup_part(f, f->thread + 1);
+    const int64_t *offsets = in->offsets + f->feature->first_bag, last = lookup_part(f, f->thread + 1);
     float copy[f->table->weight_type == FP32 ? 1 : dim], *to = f->output;
     for (int64_t u = lookup_part(f, f->thread); u < last; u++) {
-        const int64_t begin = each ? offsets[0] + u : offsets[u],
+        const int64_t begin = each ? f->feature->first_lookup + u : offsets[u],
                       end = each ? begin + 1 : offsets[u + 1];
         const char *g = (const char *)in->grad +
                         (f->feature->grad_offset + u * f->feature->grad_stride) * dtype_bytes(type);

@@ -62,12 +62,12 @@ static __device__ inline int64_t bag_count(const struct lanes &g, const struct b
 /* Bag q. All lanes of a warp call this. */
 static __device__ inline struct dot_bag dot_bag_at(const struct lanes &g, const struct batch &in,
                                                    const struct table *io, int64_t q) {
-    const int64_t f = q / in.bags;
-    const struct feature *x = &in.device_features[f];
+    const struct feature *x =
+        in.device_features + feature_of_bag(in.device_features, in.num_features, q);
     const struct table_shape *t = &in.device_tables[x->table];
     const bool each = x->pooling == POOL_NONE;
     const int64_t bytes = dtype_bytes(in.grad_type), begin = in.offsets[q],
-                  row = each ? begin - in.offsets[f * in.bags] : q - f * in.bags;
+                  row = each ? begin - x->first_lookup : q - x->first_bag;
     struct dot_bag b = {begin,
                         in.offsets[q + 1],
                         each ? -1 : x->padding_id,
@@ -99,7 +99,7 @@ static __device__ inline struct quad dot_quad(const struct dot_bag &b, int64_t i
 static __global__ void __launch_bounds__(LANES_BLOCK, 1)
     dots_of_bags(const struct batch in, const struct table *io, float *to, int lanes) {
     const struct lanes g = lanes_here(lanes);
-    const int64_t q = group_number(g), bags = in.num_features * in.bags;
+    const int64_t q = group_number(g), bags = in.flat_bags;
     struct dot_bag b = dot_bag_at(g, in, io, q < bags ? q : bags - 1);
     if (q >= bags) b.end = b.begin;
     for (int64_t first = b.begin; __any_sync(ALL_LANES, first < b.end); first += DOTS_IN_FLIGHT) {
@@ -127,7 +127,7 @@ static __global__ void __launch_bounds__(LANES_BLOCK, 1)
 static int run(const struct batch *in, const struct rule_step *, const struct table *io,
                const struct launch *how) {
     const int lanes = lanes_of_row(widest(in)) > DOT_LANES ? lanes_of_row(widest(in)) : DOT_LANES;
-    LAUNCH(dots_of_bags, blocks_for(flat_bags(in), LANES_BLOCK / lanes), LANES_BLOCK, 0,
+    LAUNCH(dots_of_bags, blocks_for(in->flat_bags, LANES_BLOCK / lanes), LANES_BLOCK, 0,
            (cudaStream_t)how->stream, *in, io, (float *)how->output, lanes);
     return cudaGetLastError();
 }

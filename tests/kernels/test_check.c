@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "harness/check/oracle.h"
+#include "kernels/shape.h"
 #include "tests/support/batch_builder.h"
 
 #include "tests/support/kernel_tests.h"
@@ -87,9 +88,9 @@ static void update_row(const struct batch *in, const struct row_index *x, int64_
     int64_t end = u[1].first, count = end - u->first;
     if (flaw == SKIPS_ROW && run == x->rows - 1) return;
     for (int64_t k = u->first; k < end - (flaw == DROPS_DUPLICATE && count > 1); k++) {
-        int64_t q = x->lookup[k].bag, f = q / in->bags;
-        const float *row = (const float *)in->grad + in->features[f].grad_offset +
-                           q % in->bags * in->features[f].grad_stride;
+        const struct feature *f = feature_at_bag(in, x->lookup[k].bag);
+        const float *row = (const float *)in->grad + f->grad_offset +
+                           (x->lookup[k].bag - f->first_bag) * f->grad_stride;
         for (int d = 0; d < DIM; d++) {
             g[d] += row[d];
             squares[d] += row[d] * row[d];

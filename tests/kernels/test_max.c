@@ -81,7 +81,7 @@ static void winners_are_drawn_evenly(void **state) {
     for (int k = 0; k < 2; k++) {
         const struct batch *in = &w.batches[k];
         double expected[6] = {0}, count[6] = {0};
-        for (int64_t q = 0; q < in->bags; q++) {
+        for (int64_t q = 0; q < in->flat_bags; q++) {
             int64_t counted = 0;
             for (int64_t i = 0; i < 6; i++) counted += batch_id(in, 6 * q + i) != 1;
             for (int64_t i = 0; i < 6; i++)

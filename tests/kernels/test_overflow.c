@@ -110,13 +110,14 @@ static void make_shape(const struct overflow *c, const struct kernel *k, struct 
         .feature = {.pooling = c->pooling,
                     .padding_id = c->per_bag ? 2 : -1,
                     .grad_stride = c->dim,
+                    .bags = c->bags,
                     .lookups = lookups},
         .rule = rule_default(rule)};
     s->rule.param[RULE_LR] = 0x1p-4f; /* makes SGD with a step per lookup exact too */
     static const float some;
     s->in = (struct batch){.num_tables = 1,
                            .num_features = 1,
-                           .bags = c->bags,
+                           .flat_bags = c->bags,
                            .lookups = lookups,
                            .tables = &s->shape,
                            .features = &s->feature,

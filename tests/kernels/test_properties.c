@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "tests/support/shapes.h"
+#include "kernels/shape.h"
 
 #include "tests/support/kernel_tests.h"
 
@@ -46,10 +47,10 @@ static void rebuild(struct builder *b, const struct builder *from, bool even) {
     for (int32_t t = 0; t < from->in.num_tables; t++)
         builder_table(b, from->shapes[t].rows, from->shapes[t].dim);
     int64_t *ids = malloc((size_t)(from->in.lookups + 1) * sizeof *ids);
-    for (int64_t q = 0; q < from->in.num_features * from->in.bags; q++) {
-        const struct feature *x = &from->features[q / from->in.bags];
+    for (int64_t q = 0; q < from->in.flat_bags; q++) {
+        const struct feature *x = feature_at_bag(&from->in, q);
         int64_t count = 0;
-        if (q % from->in.bags == 0) builder_feature(b, x->table, POOL_SUM, x->padding_id);
+        if (q == x->first_bag) builder_feature(b, x->table, POOL_SUM, x->padding_id);
         for (int64_t i = from->in.offsets[q]; i < from->in.offsets[q + 1]; i++)
             if (!even || from->ids[i] % 2 == 0) ids[count++] = from->ids[i];
         builder_bag(b, count, ids);

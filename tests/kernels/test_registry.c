@@ -60,11 +60,16 @@ static void many_tables(void **state) {
     for (int32_t t = 0; t < TABLES; t++) {
         tables[t] = (struct table_shape){
             .rows = 1, .dim = 1, .rule = RULE_sgd, .features = 1, .lookups = 1, .first_row = t};
-        features[t] = (struct feature){.table = t, .padding_id = -1, .lookups = 1};
+        features[t] = (struct feature){.table = t,
+                                       .padding_id = -1,
+                                       .bags = 1,
+                                       .first_bag = t,
+                                       .lookups = 1,
+                                       .first_lookup = t};
     }
     const struct batch in = {.num_tables = TABLES,
                              .num_features = TABLES,
-                             .bags = 1,
+                             .flat_bags = TABLES,
                              .lookups = TABLES,
                              .tables = tables,
                              .features = features,
@@ -109,11 +114,14 @@ static void two_tables(struct batch *in, struct table_shape *tables, struct feat
                                        .pooling = pooling,
                                        .grad_offset = t * dim,
                                        .grad_stride = dim + 64,
-                                       .lookups = lookups / 2};
+                                       .bags = 1,
+                                       .first_bag = t,
+                                       .lookups = lookups / 2,
+                                       .first_lookup = t * (lookups / 2)};
     }
     *in = (struct batch){.num_tables = 2,
                          .num_features = 2,
-                         .bags = 1,
+                         .flat_bags = 2,
                          .lookups = lookups,
                          .tables = tables,
                          .features = features,

@@ -10,16 +10,16 @@ import tap
 
 # Lines, words or files: at most.
 BUDGETS = {
-    "core": 37500,                # lines of code outside of its tests
-    "core tests": 14100,
-    "extras": 36200,
-    "extras tests": 15000,
+    "core": 37750,                # lines of code outside of its tests
+    "core tests": 14150,
+    "extras": 36350,
+    "extras tests": 15060,
     "words of Markdown": 30000,   # outside of results: reports/results/ and the study/ of an extra
     "lines of README.md": 120,
     "lines of make help": 30,
     "files that cpu_fused reaches": 24,  # rules and generated lists aside
-    "lines that cpu_fused reaches": 3870,
-    "lines of a file": 540,
+    "lines that cpu_fused reaches": 3900,
+    "lines of a file": 555,
     "lines of a function in C": 73,
 }
 CODE = (".c", ".h", ".cpp", ".cu", ".cuh", ".py", ".sh", ".mk", ".inc", ".gp", ".js", ".css", ".html", ".spec", ".map", ".in", ".yml")

@@ -72,7 +72,7 @@ def inside(folder):
     """Goes into the folder, which gets a batch b of one table, one m of several, and the example."""
     os.chdir(folder)
     os.symlink(os.path.join(tap.ROOT, "datasets"), "datasets")
-    good(f"gen --spec-text '{POOLED}' --out b --initial-tables", "w, batch 0: [0-9]* ids in 1 x 8 bags")
+    good(f"gen --spec-text '{POOLED}' --out b --initial-tables", "w, batch 0: [0-9]* ids in 8 bags of 1 features")
     good("gen datasets/smoke.spec --workload mixed --batch-number 2 --mode real --initial-tables --out m")
     npy("ids.npy", "<i8", "(6,)", [1, 2, 6, 1, 3, 6])
     npy("offsets.npy", "<i8", "(3,)", [0, 3, 6])
@@ -125,7 +125,7 @@ no lookups, so there is nothing to measure | gen --spec-text 'workload w; batch 
 GiB | gen --spec-text 'workload w; batch 1e9; length fixed 1e4' --out out
 give a spec file or a trace | stats
 a device, not a regular file | stats endless.txt
---bags is a whole number | stats t.txt --bags x
+--bags: batch is a whole number | stats t.txt --bags x
 power of two | monitor t.txt --every 3
 not cpu_dense | monitor t.txt --kernel cpu_dense
 unknown kernel 'x'; known: | example --kernel x
@@ -232,6 +232,8 @@ lr twice; write: table rows | T dim 4 rule sgd lr 1 lr 2
 b.batch:1: 'tabel' begins no line | tabel rows 20
 from 1 to | bags 0
 9 offsets; 1 features of 9 bags have 10 | bags 9;T dim 4 rule sgd;F
+9 offsets; own bags and 0 features of B bags have 3 + 0*B + 1 | T dim 4 rule sgd;F bags 3
+9 offsets; own bags and 1 features of B bags have 9 + 1*B + 1 | T dim 4 rule sgd;F bags 9;F
 is incomplete; write: table rows | table rows 20 rule sgd
 b.batch:2: a table without a rule; add one there, or --rule | bags 3;T dim 4;F
 lr without a rule; name one | T dim 4 lr 1;F

@@ -52,20 +52,24 @@ def drawn_table(rng, rule, narrow):
 def drawn(rng, rules, weighted=False):
     """A batch of a table for each rule, with duplicates and empty bags, and what its tables hold. Of one rule it may
     be given by flags: it has one feature, and no type but float32."""
-    alone, sequence, bags = len(rules) == 1, rng.random() < 0.25, int(rng.integers(1, 30))
+    alone, sequence = len(rules) == 1, rng.random() < 0.25
     has_weights = weighted or rng.random() < 0.5
     tables = [drawn_table(rng, rule, not alone) for rule in rules]
     pools = ["none"] if sequence else ["sum", "mean"] if has_weights else ["sum", "mean", "max"]
     use = rng.permutation(len(tables) if alone else [*range(len(tables)), *rng.integers(0, len(tables), 2)])
     features = [{"table": int(t), "pooling": str(rng.choice(pools)),
                  "padding": int(rng.integers(-1, tables[t]["rows"]))} for t in use]
-    lengths = [rng.integers(0, 6, bags) * (rng.random(bags) < 0.8) for _ in use]
+    bags = [int(rng.integers(1, 30))] * len(use)
+    if not alone and rng.random() < 0.4:
+        bags = [*map(int, rng.integers(0, 30, len(use) - 1)), 1]
+    lengths = [rng.integers(0, 6, n) * (rng.random(n) < 0.8) for n in bags]
     ids = [(tables[t]["rows"] * rng.random(own.sum())**2).astype(int) for t, own in zip(use, lengths)]
     offsets, ids = np.concatenate([[0], np.cumsum(np.concatenate(lengths))]), np.concatenate(ids)
     dims = [tables[t]["dim"] for t in use]
-    shape = (bags, sum(dims))
-    if sequence:
-        shape = (len(ids), dims[0]) if len(set(dims)) == 1 else (sum(d * own.sum() for d, own in zip(dims, lengths)),)
+    shape = (bags[0], sum(dims))
+    if sequence or len(set(bags)) > 1:
+        rows = [own.sum() if sequence else len(own) for own in lengths]
+        shape = (sum(rows), dims[0]) if len(set(dims)) == 1 else (np.dot(dims, rows),)
     grad_type = "fp32" if alone else str(rng.choice(["fp32", "fp16", "bf16"]))
     # Of one sign: a sum that nearly cancels has few digits, and so has the step of some rules.
     grad = (0.1 + np.abs(rng.standard_normal(shape))) * rng.choice([-1, 1])
@@ -122,7 +126,7 @@ def cases(folder, seed, weighted=False, rules=None):
         if weighted and "weighted 1" not in text:
             continue
         rng = np.random.default_rng([SEED, seed, len(text)])
-        text = f"workload w; batch 30; rule {rng.choice(list(RULES))}; {text}"
+        text = f"workload w; {'batch 30; ' * ('batch' not in text)}rule {rng.choice(list(RULES))}; {text}"
         embfuse("gen", "--spec-text", text, "--mode", "exact", "--batch-number", 1, "--initial-tables", "--out", prefix)
         batch = oracle.read(prefix)
         yield text, rng, batch, oracle.load_tables(prefix, batch["tables"]), prefix, 4
@@ -132,10 +136,10 @@ def cases(folder, seed, weighted=False, rules=None):
 
 SPECS = ["tables 2; rows 30; dim 8; length uniform 0 6; alpha 1; pooling mean; weighted 1; padding 0; map identity",
          "pooling none; table rows 9 dim 1 length fixed 3; table rows 20 dim 33 length uniform 0 4",
-         "tables 2; features 3; rows 25; dim 4; length uniform 0 4; id_type int32; weighted 1",
+         "batch 30+9; tables 2; features 3; rows 25; dim 4; length uniform 0 4; id_type int32; weighted 1",
          "tables 2; rows 9; dim 5; length uniform 0 5; duplicates mean; padding 1; row_state beside; weight_type bf16",
          "tables 2; rows 60; dim 9; length negbin 3 1.2; alpha 1; weight_type fp8; momentum_type bf16; grad_type fp16",
-         "tables 3; rows 200; dim 16; length uniform 0 9; pooling max; padding 2; weight_type fp16; grad_type bf16"]
+         "batch 30+7+2; tables 3; rows 200; dim 16; length uniform 0 9; pooling max; padding 2; weight_type fp16; grad_type bf16"]
 
 
 # --- the operations

@@ -58,9 +58,7 @@ int32_t builder_table(struct builder *b, int64_t rows, int32_t dim) {
 int32_t builder_feature(struct builder *b, int32_t table, enum pooling pooling, int64_t padding) {
     int32_t f = b->in.num_features++;
     b->features = grown(b->features, f, 1, sizeof *b->features);
-    b->bags_of = grown(b->bags_of, f, 1, sizeof *b->bags_of);
     b->features[f] = (struct feature){.table = table, .pooling = pooling, .padding_id = padding};
-    b->bags_of[f] = 0;
     return f;
 }
 
@@ -70,7 +68,7 @@ void builder_bag(struct builder *b, int64_t count, const int64_t *ids) {
     if (count > 0) memcpy(b->ids + b->in.lookups, ids, (size_t)count * sizeof *ids);
     b->lengths = grown(b->lengths, b->num_lengths, 1, sizeof *b->lengths);
     b->lengths[b->num_lengths++] = count;
-    b->bags_of[b->in.num_features - 1]++;
+    f->bags++;
     b->in.lookups += count;
     f->lookups += count;
 }
@@ -92,14 +90,9 @@ void builder_random_bags(struct builder *b, int64_t bags, int64_t longest) {
 }
 
 static int64_t *make_offsets(struct builder *b) {
-    for (int32_t f = 0; f < b->in.num_features; f++)
-        if (b->bags_of[f] > b->in.bags) b->in.bags = b->bags_of[f];
-    int64_t flat = b->in.num_features * b->in.bags, next = 0, q = 0;
-    int64_t *offsets = must(malloc((size_t)(flat + 1) * sizeof *offsets));
+    int64_t *offsets = must(malloc((size_t)(b->num_lengths + 1) * sizeof *offsets));
     offsets[0] = 0;
-    for (int32_t f = 0; f < b->in.num_features; f++)
-        for (int64_t i = 0; i < b->in.bags; i++, q++)
-            offsets[q + 1] = offsets[q] + (i < b->bags_of[f] ? b->lengths[next++] : 0);
+    for (int64_t q = 0; q < b->num_lengths; q++) offsets[q + 1] = offsets[q] + b->lengths[q];
     return offsets;
 }
 
@@ -113,11 +106,13 @@ static void *make_ids(const struct builder *b) {
 /* Pooled features are columns of one matrix, the first feature's rightmost, with a gap between two;
  * sequences follow, with a gap between two rows. */
 static void lay_out_grad(struct builder *b) {
-    int64_t columns = 0;
-    for (int32_t f = 0; f < b->in.num_features; f++)
-        if (b->features[f].pooling != POOL_NONE)
-            columns += b->shapes[b->features[f].table].dim + b->gap;
-    int64_t at = columns, next = columns * b->in.bags;
+    int64_t columns = 0, most = 0;
+    for (int32_t f = 0; f < b->in.num_features; f++) {
+        if (b->features[f].pooling == POOL_NONE) continue;
+        columns += b->shapes[b->features[f].table].dim + b->gap;
+        most = b->features[f].bags > most ? b->features[f].bags : most;
+    }
+    int64_t at = columns, next = columns * most;
     for (int32_t f = 0; f < b->in.num_features; f++) {
         struct feature *x = &b->features[f];
         int32_t dim = b->shapes[x->table].dim;
@@ -151,9 +146,10 @@ static void fill_grad(struct builder *b) {
     for (int64_t i = 0; i < b->in.grad_elements; i++) b->grad[i] = NAN;
     for (int64_t k = 0; k < b->index.lookups; k++) {
         const struct row_lookup *l = &b->index.lookup[k];
-        int32_t f = (int32_t)(l->bag / b->in.bags);
-        int64_t r = l->bag % b->in.bags;
-        if (b->features[f].pooling == POOL_NONE) r = l->lookup - b->in.offsets[f * b->in.bags];
+        const struct feature *x = feature_at_bag(&b->in, l->bag);
+        const int32_t f = (int32_t)(x - b->features);
+        int64_t r = l->bag - x->first_bag;
+        if (x->pooling == POOL_NONE) r = l->lookup - x->first_lookup;
         float *row = builder_grad(b, f, r);
         uint64_t key = rng_key(rng_key(b->seed, (uint64_t)f), (uint64_t)r);
         for (int32_t d = 0; d < b->shapes[l->table].dim; d++) row[d] = grad_value(b, key, d);
@@ -177,9 +173,9 @@ int32_t *builder_winners(const struct builder *b, int32_t feature, int64_t bag) 
 /* Winners of the bags of a feature, drawn among the lookups that count. */
 static void draw_winners(const struct builder *b, int32_t f) {
     const struct feature *x = &b->features[f];
-    for (int64_t bag = 0; bag < b->in.bags; bag++) {
-        const int64_t *ends = b->in.offsets + f * b->in.bags + bag;
-        const uint64_t key = rng_key(rng_key(b->seed, 97), (uint64_t)(f * b->in.bags + bag));
+    for (int64_t bag = 0; bag < x->bags; bag++) {
+        const int64_t *ends = b->in.offsets + x->first_bag + bag;
+        const uint64_t key = rng_key(rng_key(b->seed, 97), (uint64_t)(x->first_bag + bag));
         int64_t counted = 0;
         for (int64_t i = ends[0]; i < ends[1]; i++) counted += b->ids[i] != x->padding_id;
         for (int32_t d = 0; d < b->shapes[x->table].dim; d++) {
@@ -200,7 +196,7 @@ static void make_winners(struct builder *b) {
 
 /* The divisor of a bag. */
 static int64_t divisor(const struct builder *b, int64_t q) {
-    const struct feature *f = &b->features[q / b->in.bags];
+    const struct feature *f = feature_at_bag(&b->in, q);
     int64_t n = 0;
     if (f->pooling != POOL_MEAN) return 1;
     for (int64_t i = b->in.offsets[q]; i < b->in.offsets[q + 1]; i++)
@@ -210,7 +206,7 @@ static int64_t divisor(const struct builder *b, int64_t q) {
 
 /* All summands are whole multiples of one unit, and those of a row add up to less than 2^24. */
 void builder_recount(struct builder *b) {
-    int64_t flat = b->in.num_features * b->in.bags, longest = 1;
+    int64_t flat = b->in.flat_bags, longest = 1;
     double *scale = must(malloc((size_t)(flat + 1) * sizeof *scale));
     b->sums_exact = b->exact;
     for (int64_t q = 0; q < flat; q++) {
@@ -226,9 +222,10 @@ void builder_recount(struct builder *b) {
             double sum = 0;
             for (int64_t k = b->index.run[u].first; k < b->index.run[u + 1].first; k++) {
                 const struct row_lookup *l = &b->index.lookup[k];
-                int32_t f = (int32_t)(l->bag / b->in.bags);
-                bool none = b->features[f].pooling == POOL_NONE;
-                int64_t r = none ? l->lookup - b->in.offsets[f * b->in.bags] : l->bag % b->in.bags;
+                const struct feature *x = feature_at_bag(&b->in, l->bag);
+                const int32_t f = (int32_t)(x - b->features);
+                const bool none = x->pooling == POOL_NONE;
+                int64_t r = none ? l->lookup - x->first_lookup : l->bag - x->first_bag;
                 double w = b->in.lookup_weights ? b->in.lookup_weights[l->lookup] : 1;
                 double units = w * scale[l->bag] * builder_grad(b, f, r)[d] / unit;
                 b->sums_exact &= units == rint(units);
@@ -279,7 +276,6 @@ void builder_free(struct builder *b) {
     free(b->rules);
     free(b->ids);
     free(b->lengths);
-    free(b->bags_of);
     *b = (struct builder){0};
 }
 

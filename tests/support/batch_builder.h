@@ -79,15 +79,14 @@ struct builder {
     /* While it is built. */
     struct table_shape *shapes;
     struct feature *features;
-    int64_t *ids, *lengths, *bags_of;
+    int64_t *ids, *lengths;
     int64_t num_lengths;
 };
 
 void builder_begin(struct builder *b, uint64_t seed, bool exact);
 int32_t builder_table(struct builder *b, int64_t rows, int32_t dim);
 int32_t builder_feature(struct builder *b, int32_t table, enum pooling pooling, int64_t padding);
-/* The next bag of the feature begun last; a feature with fewer bags than another gets empty ones.
- */
+/* The next bag of the feature begun last. */
 void builder_bag(struct builder *b, int64_t count, const int64_t *ids);
 /* That many bags of 0 .. longest lookups, low rows more often than high ones. */
 void builder_random_bags(struct builder *b, int64_t bags, int64_t longest);

@@ -98,22 +98,26 @@ def adjust(rule, w, g):
 # --- lookups
 def parts(batch):
     """Of every feature: itself, its table, the range of its lookups, the number of their bag, whether they count, and
-    the place of its rows in grad and in outputs: (rows, columns), or a range if pooling is none."""
-    bags, column, flat = batch["bags"], 0, 0
-    for f, feature in enumerate(batch["features"]):
-        table, own = batch["tables"][feature["table"]], batch["offsets"][f * bags:(f + 1) * bags + 1]
-        lookups, dim = slice(own[0], own[-1]), table["dim"]
-        length = int(own[-1] - own[0])
-        place = slice(flat, flat + length * dim) if feature["pooling"] == "none" else np.s_[:, column:column + dim]
+    a function that gives its rows in grad and in outputs: columns of a matrix, or a range if pooling is none or features
+    have numbers of bags of their own."""
+    first, column, flat = 0, 0, 0
+    for feature, bags in zip(batch["features"], batch["bags"]):
+        table, own = batch["tables"][feature["table"]], batch["offsets"][first:first + bags + 1]
+        lookups, dim, sequence = slice(own[0], own[-1]), table["dim"], feature["pooling"] == "none"
+        end = flat + dim * (int(own[-1] - own[0]) if sequence else bags)
+        if sequence or len(set(batch["bags"])) > 1:
+            rows = lambda array, at=slice(flat, end), dim=dim: array.ravel()[at].reshape(-1, dim)
+        else:
+            rows = lambda array, at=slice(column, column + dim): array[:, at]
         yield (feature, table, lookups, np.repeat(np.arange(bags), np.diff(own)),
-               batch["ids"][lookups] != feature["padding"], place)
-        column, flat = column + dim, flat + length * dim
+               batch["ids"][lookups] != feature["padding"], rows)
+        first, column, flat = first + bags, column + dim, end
 
 
 def upstream(batch, array, part):
     """The row of grad, or of another array in its shape, that belongs to each lookup of a feature."""
-    feature, table, _, bag, _, place = part
-    return array.ravel()[place].reshape(-1, table["dim"]) if feature["pooling"] == "none" else array[place][bag]
+    feature, _, _, bag, _, rows = part
+    return rows(array) if feature["pooling"] == "none" else rows(array)[bag]
 
 
 def within(bag):
@@ -121,9 +125,9 @@ def within(bag):
     return np.arange(len(bag)) - np.searchsorted(bag, bag)
 
 
-def counted(bag, counts, bags):
+def counted(bag, counts):
     """How many lookups of each lookup's bag count, at least 1."""
-    return np.maximum(1, np.bincount(bag[counts], minlength=bags))[bag]
+    return np.maximum(1, np.bincount(bag[counts], minlength=bag.max(initial=-1) + 1))[bag]
 
 
 def entries(batch, t):
@@ -137,7 +141,7 @@ def entries(batch, t):
         if batch["weights"] is not None:
             value = value * batch["weights"][lookups, None].astype(float)
         if feature["pooling"] == "mean":
-            value = value / counted(bag, counts, batch["bags"])[:, None]
+            value = value / counted(bag, counts)[:, None]
         if feature["pooling"] == "max":
             value = value * (upstream(batch, batch["winners"], part) == within(bag)[:, None])
         rows.append(batch["ids"][lookups][counts].astype(int))
@@ -198,24 +202,24 @@ def forward(batch, tables, dtype=np.float32):
     no lookup counts. Not for NaN: argmax would take a later one."""
     shape = batch["grad"].shape
     out, winners = np.zeros(shape, dtype), np.full(shape, -1, np.int32)
-    for feature, table, lookups, bag, counts, place in parts(batch):
+    for feature, table, lookups, bag, counts, rows_in in parts(batch):
         rows = tables[feature["table"]][0][batch["ids"][lookups]].astype(dtype)
         if batch["weights"] is not None:
             rows = rows * batch["weights"][lookups, None].astype(dtype)
         if feature["pooling"] == "none":
-            out.ravel()[place] = rows.ravel()
+            rows_in(out)[:] = rows
         elif feature["pooling"] == "max":
             for b in np.unique(bag[counts]):
                 own = np.flatnonzero(counts & (bag == b))
                 first = rows[own].argmax(0)
-                out[b, place[1]] = rows[own[first], np.arange(table["dim"])]
-                winners[b, place[1]] = within(bag)[own[first]]
+                rows_in(out)[b] = rows[own[first], np.arange(table["dim"])]
+                rows_in(winners)[b] = within(bag)[own[first]]
         else:
-            sums = np.zeros((batch["bags"], table["dim"]), dtype)
+            sums = np.zeros(rows_in(out).shape, dtype)
             np.add.at(sums, bag[counts], rows[counts])
             if feature["pooling"] == "mean":
-                sums /= np.maximum(1, np.bincount(bag[counts], minlength=batch["bags"])).astype(dtype)[:, None]
-            out[place] = sums
+                sums /= np.maximum(1, np.bincount(bag[counts], minlength=len(sums))).astype(dtype)[:, None]
+            rows_in(out)[:] = sums
     return out, winners
 
 
@@ -233,7 +237,7 @@ def weight_grad(batch, tables):
             lanes = lanes[:, :half] + lanes[:, half:]
         dots = lanes[:, 0]
         if feature["pooling"] == "mean":
-            dots = dots * (np.float32(1) / counted(bag, counts, batch["bags"]).astype(np.float32))
+            dots = dots * (np.float32(1) / counted(bag, counts).astype(np.float32))
         out[lookups] = np.where(counts | (feature["pooling"] == "none"), dots, np.float32(0))
     return out
 
@@ -247,15 +251,16 @@ def names(prefix, tables):
 def write(prefix, batch, tables):
     """The description, the arrays of the batch, and the tables."""
     with open(prefix + ".batch", "w", encoding="utf-8") as file:
-        print(f"# by NumPy\nbags {batch['bags']}\nweighted {int(batch['weights'] is not None)}\n"
+        same = len(set(batch["bags"])) == 1
+        print("# by NumPy" + f"\nbags {batch['bags'][0]}" * same + f"\nweighted {int(batch['weights'] is not None)}\n"
               f"grad_type {batch['grad_type']}", file=file)
         for table in batch["tables"]:
             rule = table["rule"]
             words = {k: v for k, v in table.items() if k != "rule"} | {"rule": rule["name"]} | {
                 k: v for k, v in rule.items() if k not in ("name", "factor")}
             print("table", *(f"{k} {v!r}" if k in rule else f"{k} {v}" for k, v in words.items()), file=file)
-        for feature in batch["features"]:
-            print("feature", *(f"{k} {v}" for k, v in feature.items()), file=file)
+        for feature, bags in zip(batch["features"], batch["bags"]):
+            print("feature", *(f"{k} {v}" for k, v in feature.items()), *[f"bags {bags}"] * (not same), file=file)
     arrays = {"ids": batch["ids"], "offsets": batch["offsets"], "lookup_weights": batch["weights"],
               "winners": batch["winners"], "grad": TYPES[batch["grad_type"]][1](batch["grad"])}
     for name, array in arrays.items():
@@ -271,7 +276,7 @@ def write(prefix, batch, tables):
 
 def read(prefix):
     """The batch that PREFIX.batch describes."""
-    batch = {"tables": [], "features": [], "weighted": "0", "grad_type": "fp32"}
+    batch = {"tables": [], "features": [], "bags": 0, "own": [], "weighted": "0", "grad_type": "fp32"}
     with open(prefix + ".batch", encoding="utf-8") as file:
         for words in filter(None, (line.split("#")[0].split() for line in file)):
             pairs = dict(zip(words[1::2], words[2::2]))
@@ -284,11 +289,13 @@ def read(prefix):
             elif words[0] == "feature":
                 batch["features"].append({"table": int(pairs["table"]), "pooling": pairs["pooling"],
                                           "padding": int(pairs["padding"])})
+                batch["own"].append(int(pairs.get("bags", -1)))
             else:
                 batch[words[0]] = words[1]
     load = lambda name: np.load(f"{prefix}.{name}.npy") if os.path.exists(f"{prefix}.{name}.npy") else None
     batch |= {"ids": load("ids"), "offsets": load("offsets"), "weights": load("lookup_weights"),
-              "winners": load("winners"), "bags": int(batch["bags"]),
+              "winners": load("winners"),
+              "bags": [own if own >= 0 else int(batch["bags"]) for own in batch.pop("own")],
               "grad": TYPES[batch["grad_type"]][2](load("grad"))}
     assert (batch["weights"] is not None) == (batch["weighted"] == "1")
     return batch

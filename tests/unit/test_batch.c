@@ -143,7 +143,7 @@ static const struct invalid_case invalid_cases[] = {
 static void validated(void **state) {
     const struct invalid_case *c = *state;
     struct table_shape tables[] = {{.rows = 10, .dim = 1}, {.rows = 20, .dim = 1}};
-    struct feature features[] = {{.table = 0}, {.table = 1}};
+    struct feature features[] = {{.table = 0, .bags = 2}, {.table = 1, .bags = 2}};
     struct error err = {""};
     for (int narrow = 0; narrow < 2; narrow++) {
         int64_t wide[IDS + OFFSETS] = {0, 9, 1, 19, 0, 3, 0, 2, 3, 3, 6};
@@ -152,7 +152,6 @@ static void validated(void **state) {
         for (int i = 0; i < IDS; i++) ids[i] = (int32_t)wide[i];
         struct batch in = {.num_tables = 2,
                            .num_features = 2,
-                           .bags = 2,
                            .id_type = narrow ? ID_INT32 : ID_INT64,
                            .ids = wide,
                            .offsets = wide + IDS};
@@ -168,14 +167,14 @@ static void validated(void **state) {
 /* Three features over two tables: what is derived from them, and each number off by one. */
 static void derived(void **state) {
     (void)state;
-    const int64_t offsets[] = {0, 2, 3, 3, 5, 5, 6}, ids[] = {0, 9, 1, 19, 0, 3};
+    const int64_t offsets[] = {0, 2, 3, 3, 5, 6}, ids[] = {0, 9, 1, 19, 0, 3};
     struct table_shape t[] = {{.rows = 10, .dim = 1}, {.rows = 20, .dim = 3}};
-    struct feature f[] = {{.table = 0, .grad_stride = 7},
-                          {.table = 1, .grad_offset = 3, .grad_stride = 7},
-                          {.table = 1, .pooling = POOL_NONE, .grad_offset = 20, .grad_stride = 4}};
+    struct feature f[] = {
+        {.table = 0, .bags = 2, .grad_stride = 7},
+        {.table = 1, .bags = 2, .grad_offset = 3, .grad_stride = 7},
+        {.table = 1, .bags = 1, .pooling = POOL_NONE, .grad_offset = 20, .grad_stride = 4}};
     struct batch in = {.num_tables = 2,
                        .num_features = 3,
-                       .bags = 2,
                        .id_type = ID_INT64,
                        .ids = ids,
                        .offsets = offsets};
@@ -185,8 +184,9 @@ static void derived(void **state) {
         int64_t *number, value;
     } want[] = {{&t[0].lookups, 3}, {&t[1].lookups, 3},     {&t[1].first_row, 10},
                 {&f[0].lookups, 3}, {&f[1].lookups, 2},     {&f[2].lookups, 1},
-                {&in.lookups, 6},   {&in.grad_elements, 23}};
-    assert_true(t[0].features == 1 && t[1].features == 2);
+                {&f[1].first_bag, 2}, {&f[2].first_lookup, 5}, {&in.lookups, 6},
+                {&in.grad_elements, 23}};
+    assert_true(t[0].features == 1 && t[1].features == 2 && in.flat_bags == 5);
     assert_int_equal(batch_validate(&in, &err), 0);
     for (size_t i = 0; i < sizeof want / sizeof *want; i++) {
         assert_int_equal(*want[i].number, want[i].value);

@@ -10,6 +10,7 @@
 
 #include "harness/measure/ceiling.h"
 #include "harness/workload/tables.h"
+#include "kernels/shape.h"
 
 #include "tests/support/generate.h"
 
@@ -24,12 +25,11 @@ static const char sequence[] = "workload w\nbatch 40\npooling none\nids uniform\
 /* Marks and counts the starts of the gradient rows that lookups of table t read. */
 static int mark_rows(const struct batch *in, int32_t t, bool *begins) {
     int count = 0;
-    for (int64_t q = 0; q < in->num_features * in->bags; q++) {
-        const struct feature *f = &in->features[q / in->bags];
+    for (int64_t q = 0; q < in->flat_bags; q++) {
+        const struct feature *f = feature_at_bag(in, q);
         for (int64_t i = in->offsets[q]; i < in->offsets[q + 1]; i++) {
             if (f->table != t || batch_id(in, i) == f->padding_id) continue;
-            int64_t first = q / in->bags * in->bags;
-            int64_t row = f->pooling == POOL_NONE ? i - in->offsets[first] : q - first;
+            int64_t row = f->pooling == POOL_NONE ? i - f->first_lookup : q - f->first_bag;
             bool *at = &begins[f->grad_offset + row * f->grad_stride];
             count += !*at;
             *at = true;

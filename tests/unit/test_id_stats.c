@@ -21,12 +21,14 @@ static const int64_t ids[] = {3, 3, 5, 3, 5, 3, 0, 5, 0, 3, 1, 1, 2, 1, 1};
 static const int64_t offsets[] = {0, 4, 4, 6, 9, 10, 15};
 static const struct table_shape tables[] = {{.rows = 6, .dim = 2}, {.rows = 4, .dim = 3}};
 static const struct feature features[] = {
-    {.table = 0, .padding_id = 5}, {.table = 0, .padding_id = -1}, {.table = 1, .padding_id = -1}};
+    {.table = 0, .padding_id = 5, .bags = 2},
+    {.table = 0, .padding_id = -1, .bags = 2, .first_bag = 2},
+    {.table = 1, .padding_id = -1, .bags = 2, .first_bag = 4}};
 
 static void counted_by_hand(void **state) {
     const struct batch in = {.num_tables = 2,
                              .num_features = 3,
-                             .bags = 2,
+                             .flat_bags = 6,
                              .lookups = 15,
                              .tables = tables,
                              .features = features,

@@ -46,10 +46,10 @@ static void sum_by_hand(void **state) {
     const struct sum_case *c = *state;
     float grad[DIM * LOOKUPS];
     struct table_shape table = {.rows = 6, .dim = DIM};
-    struct feature feature = {.pooling = c->pooling, .grad_stride = DIM}; /* padding is 0 */
+    /* Padding is 0. */
+    struct feature feature = {.pooling = c->pooling, .bags = 3, .grad_stride = DIM};
     struct batch in = {.num_tables = 1,
                        .num_features = 1,
-                       .bags = 3,
                        .id_type = ID_INT64,
                        .ids = ids,
                        .offsets = offsets,
@@ -87,12 +87,12 @@ static void sum_by_hand(void **state) {
 static void sum_that_cancels(void **state) {
     (void)state;
     struct table_shape table = {.rows = 1, .dim = 1};
-    struct feature feature = {.pooling = POOL_NONE, .padding_id = -1, .grad_stride = 1};
+    struct feature feature = {
+        .pooling = POOL_NONE, .bags = 1, .padding_id = -1, .grad_stride = 1};
     const int64_t ids[] = {0, 0}, offsets[] = {0, 2};
     const float grad[] = {64, -64};
     struct batch in = {.num_tables = 1,
                        .num_features = 1,
-                       .bags = 1,
                        .id_type = ID_INT64,
                        .ids = ids,
                        .offsets = offsets,

@@ -100,7 +100,7 @@ static void every_key(void **state) {
     const struct table_spec *half = s->tables;
     assert_int_equal(l.count, 1);
     assert_string_equal(s->name, "w");
-    assert_true(s->batch == 4000 && s->micro_batches == 4 && s->seed == 9007199254740992);
+    assert_true(half->bags == 4000 && s->micro_batches == 4 && s->seed == 9007199254740992);
     assert_true(s->num_tables == 6 && s->column_shards == 2 && s->features_per_table == 2);
     assert_true(half->rows == 500000 && half->dim == 8 && half->length.kind == LENGTH_NEGBIN);
     assert_true(half->length.a == 13.6 && half->length.b == 1);
@@ -117,7 +117,7 @@ static void presets(void **state) {
     struct spec_list l = parse_good("workload w", NULL);
     const struct spec *s = l.specs;
     (void)state;
-    assert_int_equal(s->batch, 51200);
+    assert_int_equal(s->tables[0].bags, 51200);
     assert_int_equal(s->tables[0].rows, 10000000);
     assert_int_equal(s->tables[0].dim, 64);
     assert_int_equal(s->rule, RULE_rowwise_adagrad);
@@ -163,6 +163,20 @@ static void table_lines(void **state) {
     spec_list_free(&l);
 }
 
+/* Tables take the numbers of a batch in turn. */
+static void own_batches(void **state) {
+    struct spec_list l =
+        parse_good(W "tables 3\nbatch 5 70+1e3\nmicro_batches 2\ncolumn_shards 2\n", NULL);
+    static const int64_t bags[] = {140, 140, 2000, 2000, 140, 140};
+    (void)state;
+    assert_names(&l, "w/batch:5 w/batch:70+1000 ");
+    for (int t = 0; t < 6; t++) {
+        assert_int_equal(l.specs[0].tables[t].bags, 10);
+        assert_int_equal(l.specs[1].tables[t].bags, bags[t]);
+    }
+    spec_list_free(&l);
+}
+
 static void overrides_replace(void **state) {
     struct spec_overrides over = {" 0 2 ", "4\t5", "1e3", "77", "none 6", "9"};
     struct spec_list l = parse_good(W "alpha 1\nworkload h\nids histogram-2022\n", &over);
@@ -172,7 +186,7 @@ static void overrides_replace(void **state) {
     assert_true(l.specs[2].alpha == 2);
     assert_int_equal(l.specs[2].tables[0].rows, 1000);
     assert_int_equal(l.specs[2].tables[0].dim, 4);
-    assert_int_equal(l.specs[2].batch, 77);
+    assert_int_equal(l.specs[2].tables[0].bags, 77);
     assert_int_equal(l.specs[2].pooling, POOL_NONE);
     assert_true(l.specs[2].tables[0].length.a == 6);
     assert_int_equal(l.specs[2].seed, 9);
@@ -218,6 +232,7 @@ TESTS(spec) {
     ADD_TEST(every_key);
     ADD_TEST(axes_in_file_order);
     ADD_TEST(table_lines);
+    ADD_TEST(own_batches);
     ADD_TEST(overrides_replace);
     ADD_TEST(too_many);
     ADD_TEST(shipped_files);

@@ -26,15 +26,16 @@ static const int64_t offsets[] = {0, 3, 3, 5, 6, 7, 9, 10, 10};
 static const struct table_shape tables[] = {{.rows = 40, .dim = 4, .rule = RULE_rowwise_adagrad},
                                             {.rows = 20, .dim = 3, .rule = RULE_adam},
                                             {.rows = 40, .dim = 2, .rule = RULE_rowwise_adagrad}};
-static const struct feature features[] = {{.table = 0, .padding_id = 5},
-                                          {.table = 0, .padding_id = -1},
-                                          {.table = 1, .padding_id = -1, .pooling = POOL_NONE},
-                                          {.table = 2, .padding_id = -1}};
+static const struct feature features[] = {
+    {.table = 0, .padding_id = 5, .bags = 2},
+    {.table = 0, .padding_id = -1, .bags = 2, .first_bag = 2},
+    {.table = 1, .padding_id = -1, .pooling = POOL_NONE, .bags = 2, .first_bag = 4},
+    {.table = 2, .padding_id = -1, .bags = 2, .first_bag = 6}};
 
 static struct batch example(void) {
     return (struct batch){.num_tables = 3,
                           .num_features = 4,
-                          .bags = 2,
+                          .flat_bags = 8,
                           .lookups = 10,
                           .tables = tables,
                           .features = features,

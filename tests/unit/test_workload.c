@@ -32,7 +32,7 @@ static uint64_t hash_bytes(uint64_t h, const void *bytes, size_t size) {
 static uint64_t hash_batch(const struct batch *in) {
     size_t id = in->id_type == ID_INT32 ? 4 : 8, n = (size_t)in->lookups;
     uint64_t h = hash_bytes(0xcbf29ce484222325u, in->ids, n * id);
-    h = hash_bytes(h, in->offsets, (size_t)(in->num_features * in->bags + 1) * 8);
+    h = hash_bytes(h, in->offsets, (size_t)(in->flat_bags + 1) * 8);
     if (in->lookup_weights) h = hash_bytes(h, in->lookup_weights, n * 4);
     if (in->winners) h = hash_bytes(h, in->winners, (size_t)in->grad_elements * 4);
     return hash_bytes(h, in->grad, (size_t)(in->grad_elements * dtype_bytes(in->grad_type)));
@@ -119,9 +119,9 @@ static void column_shards(void **state) {
     assert_true(b.num_tables == 4 && b.tables[2].dim == 3 && b.tables[3].dim == 4);
     assert_memory_equal(x->grad, y->grad, (size_t)x->grad_elements * sizeof(float));
     for (int f = 0; f < 4; f++) {
-        const int64_t from = x->offsets[f / 2 * x->bags], to = y->offsets[f * y->bags],
-                      count = x->offsets[(f / 2 + 1) * x->bags] - from;
-        assert_int_equal(y->offsets[(f + 1) * y->bags] - to, count);
+        const int64_t from = x->features[f / 2].first_lookup, to = y->features[f].first_lookup,
+                      count = x->features[f / 2].lookups;
+        assert_int_equal(y->features[f].lookups, count);
         for (int64_t i = 0; i < count; i++) {
             assert_int_equal(batch_id(x, from + i), batch_id(y, to + i));
             assert_true(x->lookup_weights[from + i] == y->lookup_weights[to + i]);
@@ -195,8 +195,8 @@ static void reuse_share(void **state) {
  * the hottest row is row 0. */
 static int64_t hottest_row(const struct batch *in, int f) {
     int64_t count[1000] = {0}, hottest = 0;
-    for (int64_t i = in->offsets[f * in->bags]; i < in->offsets[(f + 1) * in->bags]; i++) {
-        int64_t id = batch_id(in, i);
+    for (int64_t i = 0; i < in->features[f].lookups; i++) {
+        int64_t id = batch_id(in, in->features[f].first_lookup + i);
         if (++count[id] > count[hottest]) hottest = id;
     }
     return hottest;

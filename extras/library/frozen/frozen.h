@@ -106,3 +106,16 @@ struct frozen_error frozen_compare(const struct frozen *from, const struct froze
  * places, in in->grad_type. The caller has validated the batch against rows and dim. Any number of
  * threads may look up at once. */
 void frozen_lookup(const struct frozen *t, const struct batch *in, void *output, int threads);
+
+/* One bag of a batch of one feature, as a batch whose feature is *feature. Its output lies where that of bag 0 lies. */
+static inline struct batch frozen_one_bag(const struct batch *in, int64_t bag,
+                                          struct feature *feature) {
+    struct batch one = *in;
+    *feature = *in->features;
+    feature->bags = one.flat_bags = 1;
+    feature->first_bag += bag;
+    feature->first_lookup = in->offsets[bag];
+    feature->lookups = one.lookups = in->offsets[bag + 1] - in->offsets[bag];
+    one.features = feature;
+    return one;
+}

@@ -12,7 +12,9 @@ enum { AHEAD = 16 }; /* as cpu_lookup_ahead */
 static void int8_bags(const struct lookup_feature *f) {
     const struct batch *in = f->in;
     const bool each = f->feature->pooling == POOL_NONE;
-    const int64_t *offsets = in->offsets + f->first_bag, end = offsets[in->bags];
+    const int64_t *offsets = in->offsets + f->feature->first_bag,
+                  first_lookup = f->feature->first_lookup,
+                  end = first_lookup + f->feature->lookups;
     const int32_t dim = f->table->dim;
     const enum dtype type = in->grad_type;
     float narrow[type == FP32 ? 1 : dim];
@@ -22,7 +24,7 @@ static void int8_bags(const struct lookup_feature *f) {
                              .weighted = in->lookup_weights};
     const int64_t last = lookup_part(f, f->thread + 1);
     for (int64_t u = lookup_part(f, f->thread); u < last; u++) {
-        from.first = each ? offsets[0] + u : offsets[u];
+        from.first = each ? first_lookup + u : offsets[u];
         const int64_t n = each ? 1 : offsets[u + 1] - offsets[u];
         char *to = (char *)f->output + forward_row(f->feature, u) * dtype_bytes(type);
         float *sum = type == FP32 ? (float *)to : narrow;

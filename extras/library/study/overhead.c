@@ -107,7 +107,7 @@ static void setup_close(struct setup *s) {
 
 static struct embfuse_batch batch_of(const struct batch *in) {
     return (struct embfuse_batch){.size = sizeof(struct embfuse_batch),
-                                  .bags = in->bags,
+                                  .bags = in->features[0].bags,
                                   .lookups = in->lookups,
                                   .ids = in->ids,
                                   .offsets = in->offsets,

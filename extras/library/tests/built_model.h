@@ -62,10 +62,11 @@ static inline struct embfuse_model *built_model(const struct builder *b, const s
     return m;
 }
 
-/* The batch without winners. */
-static inline struct embfuse_batch built_batch(const struct batch *in) {
+/* The batch without winners. bags: [num_features], for the call. */
+static inline struct embfuse_batch built_batch(const struct batch *in, int64_t *bags) {
+    for (int32_t f = 0; f < in->num_features; f++) bags[f] = in->features[f].bags;
     return (struct embfuse_batch){.size = sizeof(struct embfuse_batch),
-                                  .bags = in->bags,
+                                  .feature_bags = bags,
                                   .lookups = in->lookups,
                                   .ids = in->ids,
                                   .offsets = in->offsets,

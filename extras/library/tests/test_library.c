@@ -21,13 +21,16 @@ enum { STEPS = 2 };
 static void run(const struct builder *b, int32_t place, const struct batch *in,
                 const struct table *tables, void *output, int32_t *winners) {
     struct embfuse_model *m = built_model(b, tables, place, 0);
-    struct embfuse_batch batch = built_batch(in);
+    int64_t *bags = calloc((size_t)b->in.num_features, sizeof *bags);
+    struct embfuse_batch batch = built_batch(in, bags);
     batch.winners = winners;
     batch.stream = place == EMBFUSE_DEVICE ? device_stream() : NULL;
     int64_t *told = calloc((size_t)b->in.num_features, sizeof *told), steps;
     FINE(embfuse_forward(m, &batch, output, &why));
     for (int32_t f = 0; f < b->in.num_features; f++) told[f] = b->features[f].lookups;
     batch.winners = (int32_t *)in->winners;
+    batch.padded = 1;
+    batch.lookups += in->lookups ? 3 : 0; /* the arrays end before */
     for (int n = 0; n < STEPS; n++) {
         FINE(embfuse_step(m, &batch, in->grad, &why));
         batch.trusted = 1;
@@ -38,6 +41,7 @@ static void run(const struct builder *b, int32_t place, const struct batch *in,
     if (place == EMBFUSE_DEVICE) device_wait(device_stream(), &(struct error){""});
     embfuse_model_free(m);
     free(told);
+    free(bags);
 }
 
 static void *filled(size_t bytes) {

@@ -29,7 +29,7 @@ static void build(struct builder *b, int64_t bags, enum dtype type) {
 
 /* The gradient rows of a feature. */
 static int64_t rows_of(const struct batch *in, int f) {
-    return in->features[f].pooling == POOL_NONE ? in->features[f].lookups : in->bags;
+    return feature_rows(&in->features[f]);
 }
 
 /* One element of one in `every` rows of the gradient becomes inf or NaN. */
@@ -65,7 +65,8 @@ static struct found look(const struct batch *in) {
         for (int64_t u = 0; u < rows_of(in, f); u++) {
             const struct feature *x = &in->features[f];
             const bool each = x->pooling == POOL_NONE;
-            const int64_t *bag = in->offsets + f * in->bags, begin = each ? bag[0] + u : bag[u];
+            const int64_t *bag = in->offsets + x->first_bag,
+                          begin = each ? x->first_lookup + u : bag[u];
             int64_t lookups = 0;
             for (int64_t i = begin; i < (each ? begin + 1 : bag[u + 1]); i++)
                 if (batch_id(in, i) != x->padding_id &&
@@ -110,7 +111,7 @@ static void two_steps(struct builder *b, const struct found *found, int32_t nonf
     size_t bytes;
     builder_start(b);
     struct embfuse_model *m = built_model(b, b->tables.tables, EMBFUSE_HOST, nonfinite);
-    struct embfuse_batch batch = built_batch(&b->in);
+    struct embfuse_batch batch = built_batch(&b->in, (int64_t[FEATURES]){0});
     batch.winners = (int32_t *)b->in.winners;
     void *before = builder_snapshot(b, &bytes);
     for (int n = 1; n <= 2; n++) {
@@ -157,7 +158,7 @@ static void finite_gradients(void **state) {
         builder_start(&b);
         struct embfuse_model *m =
             built_model(&b, b.tables.tables, EMBFUSE_HOST, EMBFUSE_NONFINITE_SKIP);
-        struct embfuse_batch batch = built_batch(&b.in);
+        struct embfuse_batch batch = built_batch(&b.in, (int64_t[FEATURES]){0});
         batch.winners = (int32_t *)b.in.winners;
         FINE(embfuse_step(m, &batch, b.in.grad, &why));
         expect_counts(m, &(struct found){0}, 1);

@@ -104,7 +104,7 @@ def own_batch(seed, pooling="sum", padding=-1, weighted=False):
     lengths = rng.integers(0, 6, BAGS)
     lengths[4] = 0
     offsets = np.concatenate([[0], np.cumsum(lengths)])
-    return {"ids": rng.integers(0, ROWS, offsets[-1]), "offsets": offsets, "bags": BAGS, "grad_type": "fp32", "winners": None,
+    return {"ids": rng.integers(0, ROWS, offsets[-1]), "offsets": offsets, "bags": [BAGS], "grad_type": "fp32", "winners": None,
             "grad": rng.standard_normal((BAGS, DIM)).astype(np.float32),
             "weights": rng.random(offsets[-1]).astype(np.float32) if weighted else None,
             "tables": [{"rows": ROWS, "dim": DIM, "weight_type": "fp32", "momentum_type": "fp32"}],

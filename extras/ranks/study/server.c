@@ -77,7 +77,7 @@ struct lesson {
 static void subtract_teacher(const struct batch *in, int32_t f, int64_t bag, float *row) {
     const struct feature *x = &in->features[f];
     const int32_t dim = in->tables[x->table].dim;
-    const int64_t *at = &in->offsets[f * in->bags + bag];
+    const int64_t *at = &in->offsets[x->first_bag + bag];
     for (int64_t i = at[0]; i < at[1]; i++) {
         const uint32_t key =
             initial_key(2, x->table, &in->tables[x->table].part, TABLE_WEIGHT, batch_id(in, i));
@@ -93,7 +93,7 @@ static void learn(void *ctx, const struct batch *local, void *rows) {
     int64_t count = 0;
     x->loss = 0;
     for (int32_t f = 0; f < in->num_features; f++)
-        for (int64_t b = 0; b < in->bags; b++) {
+        for (int64_t b = 0; b < in->features[f].bags; b++) {
             const int32_t dim = local->tables[local->features[f].table].dim;
             float *row =
                 (float *)rows + local->features[f].grad_offset + b * local->features[f].grad_stride;

@@ -188,7 +188,7 @@ static void single_close(struct single *s) {
 
 static void single_step(struct single *s, const struct builder *b) {
     const struct embfuse_batch batch = {.size = sizeof batch,
-                                        .bags = b->in.bags,
+                                        .bags = b->in.features[0].bags,
                                         .lookups = b->in.lookups,
                                         .ids = b->in.ids,
                                         .offsets = b->in.offsets,

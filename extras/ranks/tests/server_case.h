@@ -152,8 +152,8 @@ static struct work work_make(struct builder *b, int servers, int workers, int64_
                                     .threads = 1};
     const struct deal deal = deal_of(NULL, &b->in);
     for (int i = 0; i < workers; i++)
-        deal_cut(&deal, &b->in, sharding_bag(b->in.bags, i, workers),
-                 sharding_bag(b->in.bags, i + 1, workers), &w.slices[i]);
+        deal_cut(&deal, &b->in, sharding_bag(b->in.features[0].bags, i, workers),
+                 sharding_bag(b->in.features[0].bags, i + 1, workers), &w.slices[i]);
     return w;
 }
 

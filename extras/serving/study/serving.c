@@ -56,8 +56,8 @@ static int fetch(const struct way *w, int64_t request, struct error *err) {
                        store_receive(w->store, w->table, lookups_of(in, request), w->rows, err)
                    ? -1
                    : 0;
-    struct batch one = *in;
-    one.bags = 1, one.offsets += request;
+    struct feature feature;
+    const struct batch one = frozen_one_bag(in, request, &feature);
     frozen_lookup(w->table, &one, w->rows, 1);
     return 0;
 }
@@ -66,7 +66,7 @@ static int fetch(const struct way *w, int64_t request, struct error *err) {
 static int verify(const struct way *w, struct error *err) {
     const struct study *s = w->study;
     const int32_t dim = s->exact.dim;
-    for (int64_t r = 0; r < s->in->bags; r++) {
+    for (int64_t r = 0; r < s->in->flat_bags; r++) {
         if (fetch(w, r, err)) return -1;
         for (int64_t i = 0; i < lookups_of(s->in, r); i++) {
             const int64_t id = batch_id(s->in, s->in->offsets[r] + i);
@@ -87,8 +87,8 @@ static int verify(const struct way *w, struct error *err) {
  * request begins with the first of its group, as it may wait for those before it. */
 static int time_store(const struct way *w, double *seconds, struct error *err) {
     const struct batch *in = w->study->in;
-    for (int64_t first = 0; first < in->bags; first += w->in_flight) {
-        const int64_t end = first + w->in_flight < in->bags ? first + w->in_flight : in->bags;
+    for (int64_t first = 0; first < in->flat_bags; first += w->in_flight) {
+        const int64_t end = min64(first + w->in_flight, in->flat_bags);
         const double begin = latency_now();
         for (int64_t r = first; r < end; r++)
             if (ask(w, r, err)) return -1;
@@ -102,7 +102,7 @@ static int time_store(const struct way *w, double *seconds, struct error *err) {
 
 static int measure(const struct way *w, struct latency *out, struct error *err) {
     const struct study *s = w->study;
-    const int64_t requests = s->in->bags;
+    const int64_t requests = s->in->flat_bags;
     if (!w->store) return latency_measure(w->table, s->in, s->passes, out, err);
     double *seconds = array_require(requests * s->passes, sizeof *seconds, "times", err), all = 0;
     int status = seconds ? 0 : -1;
@@ -180,7 +180,7 @@ static int run(int argc, char **argv, struct error *err) {
         status = batch_read_one(&files, s.exact.rows, s.exact.dim, POOL_NONE, -1, &s.workload, err);
     if (status == 0) {
         s.in = &s.workload.batches[0];
-        for (int64_t r = 0; r < s.in->bags; r++)
+        for (int64_t r = 0; r < s.in->flat_bags; r++)
             s.longest = lookups_of(s.in, r) > s.longest ? lookups_of(s.in, r) : s.longest;
         for (int i = 6; i < argc && status == 0; i++) status = serve_table(&s, argv[i], err);
         workload_free(&s.workload);

@@ -22,7 +22,7 @@
 static void judge_lookup(const struct frozen *t, const struct batch *in, const float *output,
                          const char *what) {
     const int64_t elements =
-        (in->features->pooling == POOL_NONE ? in->lookups : in->bags) * (int64_t)t->dim;
+        feature_rows(in->features) * (int64_t)t->dim;
     float *rows = malloc((size_t)(t->rows * t->dim) * sizeof *rows);
     float *want = malloc((size_t)(elements + 1) * sizeof *want);
     for (int64_t r = 0; r < t->rows; r++)
@@ -49,7 +49,7 @@ static void judge_library(const struct frozen *t, const struct names *n, const s
                           const float *wanted) {
     const struct work_path name = table_name(n);
     const struct embfuse_batch batch = {.size = sizeof batch,
-                                        .bags = in->bags,
+                                        .bags = in->flat_bags,
                                         .lookups = in->lookups,
                                         .ids = in->ids,
                                         .offsets = in->offsets,
@@ -58,7 +58,7 @@ static void judge_library(const struct frozen *t, const struct names *n, const s
                                                                            : EMBFUSE_INT64};
     const struct feature *f = in->features;
     const size_t bytes =
-        (size_t)(f->pooling == POOL_NONE ? in->lookups : in->bags) * (size_t)t->dim * sizeof(float);
+        (size_t)feature_rows(f) * (size_t)t->dim * sizeof(float);
     struct embfuse_frozen *opened;
     struct embfuse_error why;
     struct embfuse_frozen_info info = {sizeof info};
@@ -98,7 +98,7 @@ static void test_lookup(void **state) {
         feature.grad_offset = 0, feature.grad_stride = dim;
         in.features = &feature;
         const int64_t elements =
-            (feature.pooling == POOL_NONE ? in.lookups : in.bags) * (int64_t)dim;
+            feature_rows(&feature) * (int64_t)dim;
         struct memory_table t = table_of(ROWS, dim);
         struct frozen made = written(&t.frozen, type, &n);
         float *output = malloc((size_t)(elements + 1) * sizeof *output);

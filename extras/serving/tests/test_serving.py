@@ -93,7 +93,7 @@ def test_lookups_are_those_of_numpy(folder):
         flags = ["--lookup-weights", saved(folder, "lw", weights)] if weighted else []
         embfuse("lookup", "--table", out, "--ids", saved(folder, "ids", ids), "--offsets",
                 saved(folder, "offsets", offsets), "--pooling", pooling, "--padding", padding, "--threads", 2, "--verify", "--out", rows, *flags)
-        batch = {"bags": 40, "tables": [{"dim": 17}], "ids": ids,
+        batch = {"bags": [40], "tables": [{"dim": 17}], "ids": ids,
                  "features": [{"table": 0, "pooling": pooling, "padding": padding}], "offsets": offsets,
                  "weights": weights if weighted else None,
                  "grad": np.zeros((len(ids) if pooling == "none" else 40, 17))}

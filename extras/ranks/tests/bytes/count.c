@@ -49,7 +49,7 @@ static int live(struct transport *t, void *ctx) {
 
 static void print_batch(const struct batch *in) {
     printf("{\"bags\": %lld, \"id_bytes\": %d, \"element\": %lld, \"tables\": [",
-           (long long)in->bags, (in->id_type == ID_INT32 ? 4 : 8) + (in->lookup_weights ? 4 : 0),
+           (long long)in->features[0].bags, (in->id_type == ID_INT32 ? 4 : 8) + (in->lookup_weights ? 4 : 0),
            (long long)dtype_bytes(in->grad_type));
     for (int32_t t = 0; t < in->num_tables; t++)
         printf("%s[%lld, %d]", t ? ", " : "", (long long)in->tables[t].rows, in->tables[t].dim);
@@ -61,8 +61,8 @@ static void print_batch(const struct batch *in) {
                                                         : "sum";
         printf("%s{\"table\": %d, \"pooling\": \"%s\", \"bags\": [", f ? ", " : "", x->table,
                pooling);
-        for (int64_t b = f * in->bags; b < (f + 1) * in->bags; b++) {
-            printf("%s[", b > f * in->bags ? ", " : "");
+        for (int64_t b = x->first_bag; b < x->first_bag + x->bags; b++) {
+            printf("%s[", b > x->first_bag ? ", " : "");
             for (int64_t i = in->offsets[b]; i < in->offsets[b + 1]; i++)
                 printf("%s%lld", i > in->offsets[b] ? ", " : "", (long long)batch_id(in, i));
             printf("]");
