@@ -34,8 +34,7 @@ static int64_t *read_offsets(const struct batch_files *files, const struct descr
         return offsets ? memset(offsets, 0, (size_t)(d->num_features + 1) * sizeof *offsets) : NULL;
     }
     *bags = d->bags || !others ? d->bags : (count - 1 - own) / others;
-    if (*bags >= 0 && own + others * *bags > 0 && own + others * *bags + 1 == count)
-        return offsets;
+    if (*bags >= 0 && own + others * *bags > 0 && own + others * *bags + 1 == count) return offsets;
     if (own)
         fail(err, "%s: %lld offsets; own bags and %lld features of B bags have %lld + %lld*B + 1",
              path, (long long)count, (long long)others, (long long)own, (long long)others);

@@ -252,7 +252,8 @@ struct flags {
 static int parse(int argc, char **argv, struct flags *f, struct error *err) {
     const struct flag flags[] = {
         {"workload", "NAME", "only this workload of the spec", &f->workload},
-        {"bags", "B[+C...]", "bags of a batch [spec: its own; trace: about 2^20 lookups]", &f->bags_text},
+        {"bags", "B[+C...]", "bags of a batch [spec: its own; trace: about 2^20 lookups]",
+         &f->bags_text},
         {"json", NULL, "print JSON", &f->json},
         {"plot", "PREFIX", "draw PREFIX.svg and PREFIX.png with gnuplot", &f->plot},
     };
@@ -266,7 +267,8 @@ static int parse(int argc, char **argv, struct flags *f, struct error *err) {
     int status = flags_parse(&usage, argc, argv, &f->path, err);
     if (status) return status;
     if (!f->path) return fail(err, "stats: give a spec file or a trace; see --help");
-    if (f->bags_text && value_read(KEY_BATCH, f->bags_text, (struct where){"--bags", 0}, &bags, err))
+    if (f->bags_text &&
+        value_read(KEY_BATCH, f->bags_text, (struct where){"--bags", 0}, &bags, err))
         return -1;
     return f->plot ? outputs_check("--plot", f->plot, err) : 0;
 }

@@ -44,9 +44,8 @@ static int describe_by_flags(const struct step_flags *f, struct description *d, 
         (f->pooling && value_read(KEY_POOLING, f->pooling, pooling_flag, &pooling, err)) ||
         (f->padding && value_read(KEY_PADDING, f->padding, padding_flag, &padding, err)))
         return -1;
-    struct feature feature = {.pooling = (enum pooling)pooling.number,
-                              .padding_id = (int64_t)padding.number,
-                              .bags = -1};
+    struct feature feature = {
+        .pooling = (enum pooling)pooling.number, .padding_id = (int64_t)padding.number, .bags = -1};
     if (description_add_table(d, shape, rule_default(shape.rule), err) ||
         description_add_feature(d, feature, err))
         return -1;

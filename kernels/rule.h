@@ -81,9 +81,9 @@ struct rule_info {
                          bf16 */
     bool
         counts; /* a state of a row is a number of steps: a table takes at most RULE_COUNTED_STEPS steps */
-    bool catches_up; /* a step with a zero gradient, and nothing to adjust, brings a row up to date with
-                        the number of the step: another one of the same number changes nothing */
-    bool linear; /* steps for the parts of a gradient give the same as one step for their sum;
+    bool catches_up; /* a step with a zero gradient, and nothing to adjust, pays what a row owes. A
+                        second one of the same number changes nothing */
+    bool linear;     /* steps for the parts of a gradient give the same as one step for their sum;
                               direction reads only g and the rate, and the weight is RULE_NO_WEIGHT */
     bool idle_is_identity; /* a step with a zero gradient changes neither weights nor states, if the
                               rate is finite (eps > 0 or a state > 0), no state is below 0, and

@@ -35,7 +35,8 @@ struct flags {
 static int parse(int argc, char **argv, struct flags *f, struct error *err) {
     const struct flag flags[] = {
         {"workload", "NAME", "this workload of the spec", &f->workload},
-        {"bags", "B[+C...]", "bags of a batch [spec: its own; trace: about 2^20 lookups]", &f->bags_text},
+        {"bags", "B[+C...]", "bags of a batch [spec: its own; trace: about 2^20 lookups]",
+         &f->bags_text},
         {"rule", "NAME", "update rule of a trace [rowwise_adagrad]", &f->rule_text},
         {"kernel", "NAME", "a kernel on the host [auto]", &f->kernel},
         {"steps", "N", "steps; they cycle through 8 batches, or fewer in a short trace [8]",

@@ -257,7 +257,7 @@ struct embfuse_batch {
     /* 1: the last offset may be less than lookups. What lies behind it in ids, lookup_weights and weight_grad is
      * padding: neither read nor written. So batches that differ in lookups can have arrays of one size. */
     int32_t padded;
-    void *stream;                /* a cudaStream_t, on a device */
+    void *stream; /* a cudaStream_t, on a device */
     /* [num_features] in host memory: the lookups of each feature of a trusted batch on a device.
      * NULL, or not trusted: the call waits for the stream, and reads them from offsets. */
     const int64_t *feature_lookups;

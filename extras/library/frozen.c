@@ -71,6 +71,7 @@ int embfuse_frozen_lookup(const struct embfuse_frozen *table, const struct embfu
                                 .no_offsets = no_offsets,
                                 .default_layout = true};
     const int status = batch_of(&one, batch, &in, why);
-    if (status == EMBFUSE_OK && batch_bags(&one, batch)) frozen_lookup(&table->table, &in, output, threads);
+    if (status == EMBFUSE_OK && batch_bags(&one, batch))
+        frozen_lookup(&table->table, &in, output, threads);
     return status;
 }

@@ -160,7 +160,8 @@ int embfuse_forward(struct embfuse_model *m, const struct embfuse_batch *batch, 
     if (status == 0) status = check_on_device(m, batch, &in, why);
     if (status == 0) status = need_scratch(m, k, &in, why);
     const struct launch how = {.output = output, .winners = batch ? batch->winners : NULL};
-    return status || batch_bags(m, batch) == 0 ? status : launch(m, k, &in, batch->stream, how, why);
+    return status || batch_bags(m, batch) == 0 ? status
+                                               : launch(m, k, &in, batch->stream, how, why);
 }
 
 int embfuse_weight_grad(struct embfuse_model *m, const struct embfuse_batch *batch,

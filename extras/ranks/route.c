@@ -68,7 +68,8 @@ const char *route_refuses(const struct sharding *s, const struct batch *whole) {
     }
     for (int32_t f = 0; f < whole->num_features; f++)
         if (whole->features[f].pooling == POOL_MAX) return "max pooling is for one process";
-    if (batch_common_bags(whole) < 0) return "features with own numbers of bags are for one process";
+    if (batch_common_bags(whole) < 0)
+        return "features with own numbers of bags are for one process";
     return NULL;
 }
 

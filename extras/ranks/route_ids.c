@@ -314,8 +314,7 @@ static void keep_shared(struct route *r) {
     for (int32_t f = 0; f < own->num_features; f++)
         if (copy_of(r, f) >= 0)
             lookups += own->features[f].lookups, bags += own->features[f].bags, count++;
-    int64_t *offsets =
-        room_for(&r->shared_offsets, (size_t)(bags + 1) * sizeof *offsets);
+    int64_t *offsets = room_for(&r->shared_offsets, (size_t)(bags + 1) * sizeof *offsets);
     char *ids = room_for(&r->shared_ids, (size_t)lookups * id_bytes + 1);
     float *weights =
         own->lookup_weights ? room_for(&r->shared_weights, (size_t)lookups * 4 + 1) : NULL;

@@ -156,7 +156,7 @@ static int apply(struct server *s, struct request *const *pushes, int count, str
     int64_t *offsets = room_for(&s->offsets, ((size_t)s->count + 1) * sizeof *offsets);
     offsets[0] = 0;
     for (int32_t i = 0; i < s->count; i++) {
-        s->features[i] = 
+        s->features[i] =
             (struct feature){.table = i, .bags = 1, .pooling = POOL_NONE, .padding_id = -1};
         offsets[i + 1] = offsets[i];
         for (int p = 0; p < count; p++) offsets[i + 1] += pushes[p]->count[i];

@@ -32,8 +32,7 @@ static void look(struct resident *r, int32_t t, int batch) {
         if (in->features[f].table == t)
             cache_look(r->slots[t].cache, in, in->features[f].first_lookup,
                        in->features[f].first_lookup + in->features[f].lookups,
-                       in->features[f].padding_id,
-                       r->slots[t].count, ids_of(r, batch), &r->found);
+                       in->features[f].padding_id, r->slots[t].count, ids_of(r, batch), &r->found);
 }
 
 /* Lookups of rows that have come get their slots. */

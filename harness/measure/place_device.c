@@ -33,8 +33,7 @@ static double gib(int64_t bytes) {
 }
 
 static int64_t batch_bytes(const struct batch *in) {
-    int64_t words =
-        in->flat_bags + 1 + in->lookups * (in->id_type == ID_INT32 ? 0 : 1);
+    int64_t words = in->flat_bags + 1 + in->lookups * (in->id_type == ID_INT32 ? 0 : 1);
     int64_t halves = in->grad_elements + (in->lookup_weights ? in->lookups : 0) +
                      (in->winners ? in->grad_elements : 0) +
                      (in->id_type == ID_INT32 ? in->lookups : 0);

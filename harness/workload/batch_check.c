@@ -136,12 +136,12 @@ static int check_feature(const struct batch *in, int32_t f, const struct feature
     const struct feature *x = &in->features[f];
     if (x->lookups != want->lookups || x->first_lookup != want->first_lookup ||
         x->first_bag != want->first_bag)
-        return fail(err,
-                    "feature %d: %lld lookups from %lld on, and bags from %lld on, but there are %lld "
-                    "from %lld on, and bags from %lld on",
-                    f, (long long)x->lookups, (long long)x->first_lookup, (long long)x->first_bag,
-                    (long long)want->lookups, (long long)want->first_lookup,
-                    (long long)want->first_bag);
+        return fail(
+            err,
+            "feature %d: %lld lookups from %lld on, and bags from %lld on, but there are %lld "
+            "from %lld on, and bags from %lld on",
+            f, (long long)x->lookups, (long long)x->first_lookup, (long long)x->first_bag,
+            (long long)want->lookups, (long long)want->first_lookup, (long long)want->first_bag);
     if (x->grad_offset >= 0 && derived_extent(in, x) <= in->grad_elements) return 0;
     return fail(err, "feature %d: gradient rows end at float %lld of %lld", f,
                 (long long)derived_extent(in, x), (long long)in->grad_elements);

@@ -131,8 +131,8 @@ int batch_fill(struct workload *w, int k, enum grad_mode mode, struct error *err
     else
         for (int f = 0; f < batch->num_features; f++) {
             const struct feature *x = &batch->features[f];
-            fill_grad(type, grad + x->grad_offset * dtype_bytes(type), feature_rows(x), x->grad_stride,
-                      stream_key(w->seed, STREAM_GRAD, f, k), mode);
+            fill_grad(type, grad + x->grad_offset * dtype_bytes(type), feature_rows(x),
+                      x->grad_stride, stream_key(w->seed, STREAM_GRAD, f, k), mode);
         }
     if (weighted) fill_weights(w, k, mode, weights);
     if (w->mean_of_duplicates) divide_by_duplicates(batch, weights);

@@ -85,10 +85,8 @@ static int block_read_table(struct block *b, struct words *line, struct where at
     struct table_spec *grown = realloc(b->tables, size);
     if (!grown) return fail_at(err, at, "out of memory");
     b->tables = grown;
-    b->tables[b->num_tables++] =
-        (struct table_spec){.rows = (int64_t)v[ROWS].number,
-                            .dim = (int32_t)v[DIM].number,
-                            .length = v[LENGTH].length};
+    b->tables[b->num_tables++] = (struct table_spec){
+        .rows = (int64_t)v[ROWS].number, .dim = (int32_t)v[DIM].number, .length = v[LENGTH].length};
     return 0;
 }
 

@@ -252,8 +252,8 @@ int64_t workload_lookups(const struct spec *spec, int ring) {
 int64_t workload_bytes(const struct spec *spec, int ring) {
     double bytes = 8.0;
     for (int t = 0; t < spec->num_tables; t++)
-        bytes += spec->features_per_table * feature_bytes(spec, (double)spec->tables[t].bags,
-                                                          table_lookups(spec, t),
-                                                          spec->tables[t].dim);
+        bytes +=
+            spec->features_per_table * feature_bytes(spec, (double)spec->tables[t].bags,
+                                                     table_lookups(spec, t), spec->tables[t].dim);
     return to_integer(ring * bytes);
 }

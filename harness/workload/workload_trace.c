@@ -38,10 +38,11 @@ static int input_read_one(struct input *in, const char *path, struct error *err)
     in->count++;
     in->lookups += t->lookups;
     if (in->own_bags || t->bags == in->traces[0].bags) return 0;
-    return fail(err,
-                "%s: %lld bags where the first file has %lld; the files of one input line up, unless "
-                "a batch has its own number for each: BATCH=B+C",
-                path, (long long)t->bags, (long long)in->traces[0].bags);
+    return fail(
+        err,
+        "%s: %lld bags where the first file has %lld; the files of one input line up, unless "
+        "a batch has its own number for each: BATCH=B+C",
+        path, (long long)t->bags, (long long)in->traces[0].bags);
 }
 
 /* path: file names joined by commas. */
@@ -166,9 +167,9 @@ static int cut(struct workload *w, const struct input *in, const struct spec *li
 static int64_t ring_bytes(const struct input *in, const struct spec *like, int ring) {
     double bytes = 0;
     for (int f = 0; f < in->count; f++)
-        bytes += feature_bytes(like, (double)(ring * in->bags[f]),
-                               (double)in->traces[f].offsets[ring * in->bags[f]],
-                               like->tables[0].dim);
+        bytes +=
+            feature_bytes(like, (double)(ring * in->bags[f]),
+                          (double)in->traces[f].offsets[ring * in->bags[f]], like->tables[0].dim);
     return (int64_t)bytes;
 }
 
@@ -187,12 +188,12 @@ static int choose_bags(struct input *in, const char *path, const struct spec *li
         return fail(err, "%s: %d files, but batches of %d numbers of bags; give one for each file",
                     path, in->count, like->num_batches);
     for (int f = 0; f < in->count; f++) {
-        const int64_t all = in->traces[f].bags,
-                      bags = like->num_batches ? like->batches[f % like->num_batches]
-                                               : default_bags(in);
+        const int64_t all = in->traces[f].bags, bags = like->num_batches
+                                                           ? like->batches[f % like->num_batches]
+                                                           : default_bags(in);
         if (bags < 1 || bags > all)
-            return fail(err, "%s: a batch of %lld bags from a trace of %lld; take 1 to %lld, or 0",
-                        path, (long long)bags, (long long)all, (long long)all);
+            return fail(err, "%s: a batch of %lld bags from a trace of %lld; take 1 to %lld", path,
+                        (long long)bags, (long long)all, (long long)all);
         in->bags[f] = bags;
         if (all / bags < *ring) *ring = (int)(all / bags);
     }

@@ -72,7 +72,8 @@ ALWAYS_INLINE void dot_bags(const struct lookup_feature *f, const enum dtype typ
                             const int32_t dim) {
     const struct batch *in = f->in;
     const bool each = f->feature->pooling == POOL_NONE;
-    const int64_t *offsets = in->offsets + f->feature->first_bag, last = lookup_part(f, f->thread + 1);
+    const int64_t *offsets = in->offsets + f->feature->first_bag,
+                  last = lookup_part(f, f->thread + 1);
     float copy[f->table->weight_type == FP32 ? 1 : dim], *to = f->output;
     for (int64_t u = lookup_part(f, f->thread); u < last; u++) {
         const int64_t begin = each ? f->feature->first_lookup + u : offsets[u],

@@ -12,7 +12,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 
 static void check_point(const struct spec *s) {
     if (!s->name[0] || memchr(s->name, '\0', sizeof s->name) == NULL) abort();
-    if (s->num_batches < 1 || s->batches[0] < 1 || s->num_tables < 1 || s->features_per_table < 1) abort();
+    if (s->num_batches < 1 || s->batches[0] < 1 || s->num_tables < 1 || s->features_per_table < 1)
+        abort();
     if (!(s->alpha >= 0) || !(s->shift >= 0) || !(s->reuse >= 0 && s->reuse <= 1)) abort();
     if ((unsigned)s->rule >= RULE_COUNT || (unsigned)s->pooling > POOL_MAX) abort();
     for (int t = 0; t < s->num_tables; t++) {

@@ -52,7 +52,8 @@ static void outside(const struct made *m) {
 /* --- forwards: feature 0 is a sum; feature 1 a maximum, whose bag 20 has equal lookups */
 
 static void last_row_missing(const struct made *m) {
-    memset(m->out + forward_row(m->in->features, m->in->features[0].bags - 1), 0xff, DIM * sizeof(float));
+    memset(m->out + forward_row(m->in->features, m->in->features[0].bags - 1), 0xff,
+           DIM * sizeof(float));
 }
 
 static void between_rows(const struct made *m) {

@@ -173,18 +173,15 @@ static void derived(void **state) {
         {.table = 0, .bags = 2, .grad_stride = 7},
         {.table = 1, .bags = 2, .grad_offset = 3, .grad_stride = 7},
         {.table = 1, .bags = 1, .pooling = POOL_NONE, .grad_offset = 20, .grad_stride = 4}};
-    struct batch in = {.num_tables = 2,
-                       .num_features = 3,
-                       .id_type = ID_INT64,
-                       .ids = ids,
-                       .offsets = offsets};
+    struct batch in = {
+        .num_tables = 2, .num_features = 3, .id_type = ID_INT64, .ids = ids, .offsets = offsets};
     struct error err = {""};
     batch_derive(&in, t, f);
     const struct {
         int64_t *number, value;
-    } want[] = {{&t[0].lookups, 3}, {&t[1].lookups, 3},     {&t[1].first_row, 10},
-                {&f[0].lookups, 3}, {&f[1].lookups, 2},     {&f[2].lookups, 1},
-                {&f[1].first_bag, 2}, {&f[2].first_lookup, 5}, {&in.lookups, 6},
+    } want[] = {{&t[0].lookups, 3},     {&t[1].lookups, 3},      {&t[1].first_row, 10},
+                {&f[0].lookups, 3},     {&f[1].lookups, 2},      {&f[2].lookups, 1},
+                {&f[1].first_bag, 2},   {&f[2].first_lookup, 5}, {&in.lookups, 6},
                 {&in.grad_elements, 23}};
     assert_true(t[0].features == 1 && t[1].features == 2 && in.flat_bags == 5);
     assert_int_equal(batch_validate(&in, &err), 0);

@@ -87,8 +87,7 @@ static void sum_by_hand(void **state) {
 static void sum_that_cancels(void **state) {
     (void)state;
     struct table_shape table = {.rows = 1, .dim = 1};
-    struct feature feature = {
-        .pooling = POOL_NONE, .bags = 1, .padding_id = -1, .grad_stride = 1};
+    struct feature feature = {.pooling = POOL_NONE, .bags = 1, .padding_id = -1, .grad_stride = 1};
     const int64_t ids[] = {0, 0}, offsets[] = {0, 2};
     const float grad[] = {64, -64};
     struct batch in = {.num_tables = 1,

@@ -95,7 +95,8 @@ int main(int argc, char **argv) {
     shape.rows = rows, shape.dim = dim, shape.rule = kind, shape.features = 1;
     shape.lookups = lookups;
     struct feature feature = {};
-    feature.padding_id = -1, feature.grad_stride = dim, feature.bags = bags, feature.lookups = lookups;
+    feature.padding_id = -1, feature.grad_stride = dim, feature.bags = bags,
+    feature.lookups = lookups;
     struct batch in = {};
     in.num_tables = in.num_features = 1, in.flat_bags = bags, in.lookups = lookups;
     in.tables = &shape, in.features = &feature, in.device_tables = (struct table_shape *)TABLES;

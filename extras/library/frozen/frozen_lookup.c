@@ -13,8 +13,7 @@ static void int8_bags(const struct lookup_feature *f) {
     const struct batch *in = f->in;
     const bool each = f->feature->pooling == POOL_NONE;
     const int64_t *offsets = in->offsets + f->feature->first_bag,
-                  first_lookup = f->feature->first_lookup,
-                  end = first_lookup + f->feature->lookups;
+                  first_lookup = f->feature->first_lookup, end = first_lookup + f->feature->lookups;
     const int32_t dim = f->table->dim;
     const enum dtype type = in->grad_type;
     float narrow[type == FP32 ? 1 : dim];

@@ -56,7 +56,8 @@ static void as_dense_steps(void **state) {
         case_open(&few, lazy[i], "rowwise_adagrad_global_decay");
         case_open(&all, "cpu_dense", "rowwise_adagrad_global_decay");
         decay(&few, 0.5, 1), decay(&all, 0.5, 1);
-        FINE(embfuse_catch_up(few.model, NULL, &why)); /* before the first step there is nothing to do */
+        FINE(embfuse_catch_up(few.model, NULL,
+                              &why)); /* before the first step there is nothing to do */
         for (uint64_t n = 0; n < STEPS; n += 5) {
             train(&few, n, 5), train(&all, n, 5);
             assert_non_null(state_case_differs(&few, &all));

@@ -21,8 +21,7 @@
 /* The output has the bits that the kernel gives on the rows as they are read. */
 static void judge_lookup(const struct frozen *t, const struct batch *in, const float *output,
                          const char *what) {
-    const int64_t elements =
-        feature_rows(in->features) * (int64_t)t->dim;
+    const int64_t elements = feature_rows(in->features) * (int64_t)t->dim;
     float *rows = malloc((size_t)(t->rows * t->dim) * sizeof *rows);
     float *want = malloc((size_t)(elements + 1) * sizeof *want);
     for (int64_t r = 0; r < t->rows; r++)
@@ -57,8 +56,7 @@ static void judge_library(const struct frozen *t, const struct names *n, const s
                                         .id_type = in->id_type == ID_INT32 ? EMBFUSE_INT32
                                                                            : EMBFUSE_INT64};
     const struct feature *f = in->features;
-    const size_t bytes =
-        (size_t)feature_rows(f) * (size_t)t->dim * sizeof(float);
+    const size_t bytes = (size_t)feature_rows(f) * (size_t)t->dim * sizeof(float);
     struct embfuse_frozen *opened;
     struct embfuse_error why;
     struct embfuse_frozen_info info = {sizeof info};
@@ -97,8 +95,7 @@ static void test_lookup(void **state) {
         struct batch in = b.in;
         feature.grad_offset = 0, feature.grad_stride = dim;
         in.features = &feature;
-        const int64_t elements =
-            feature_rows(&feature) * (int64_t)dim;
+        const int64_t elements = feature_rows(&feature) * (int64_t)dim;
         struct memory_table t = table_of(ROWS, dim);
         struct frozen made = written(&t.frozen, type, &n);
         float *output = malloc((size_t)(elements + 1) * sizeof *output);

@@ -48,9 +48,9 @@ static int open_stream(struct stream *s, const char *text, const char *trace, st
     struct workload *w = &s->workload;
     if (spec_parse("SPEC", text, strlen(text), &none, &list, err)) return -1;
     const struct spec *spec = &list.specs[0];
-    const int status = strcmp(trace, "-") ? workload_from_trace(trace, spec, s->batches,
-                                                                GRAD_EXACT, w, err)
-                                          : workload_generate(spec, s->batches, GRAD_EXACT, w, err);
+    const int status = strcmp(trace, "-")
+                           ? workload_from_trace(trace, spec, s->batches, GRAD_EXACT, w, err)
+                           : workload_generate(spec, s->batches, GRAD_EXACT, w, err);
     spec_list_free(&list);
     if (status) return -1;
     if (w->ring < 2) return fail(err, "%s: fewer than 2 batches", trace);

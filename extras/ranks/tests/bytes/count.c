@@ -49,7 +49,8 @@ static int live(struct transport *t, void *ctx) {
 
 static void print_batch(const struct batch *in) {
     printf("{\"bags\": %lld, \"id_bytes\": %d, \"element\": %lld, \"tables\": [",
-           (long long)in->features[0].bags, (in->id_type == ID_INT32 ? 4 : 8) + (in->lookup_weights ? 4 : 0),
+           (long long)in->features[0].bags,
+           (in->id_type == ID_INT32 ? 4 : 8) + (in->lookup_weights ? 4 : 0),
            (long long)dtype_bytes(in->grad_type));
     for (int32_t t = 0; t < in->num_tables; t++)
         printf("%s[%lld, %d]", t ? ", " : "", (long long)in->tables[t].rows, in->tables[t].dim);
