@@ -43,7 +43,7 @@
 #| make figures   draw figures for a paper (PDF, SVG, PNG; in the width of a page and of a column) from a saved
 #|                result: RESULT=file.json; RECORD=zen4-2core: all of a recorded machine, into OUT/figures/, and the names
 #|                of those that have no data; TITLE=0: titles as text files beside them, FONT="Liberation Sans"
-#| make gallery   draw extras/studies/study/figures.md again: a small picture of every figure, from RECORDED=reports/results/zen5-2core;
+#| make gallery   draw extras/studies/study/figures.md again: a small picture of every figure, from RECORDED=$(FRONT);
 #|                what it lacks comes from other records
 #| make report    write one page about results, OUT/report.html, which needs no network: tables that sort and save, an
 #|                explorer of all points, every figure, machines. RESULT="a.json b.json", RECORD="NAME NAME"
@@ -124,7 +124,7 @@ ladder:
 
 # The pages of all recorded machines, the front page with the figure of FRONT, and study/results.md with tables of RECORDED.
 FRONT    ?= reports/results/zen2-2core
-RECORDED ?= reports/results/zen5-2core
+RECORDED ?= $(FRONT)
 looked_at = $(watched) --below=cpu_sort
 recorded  = $(patsubst %/standard.json.gz,%,$(sort $(wildcard reports/results/*/standard.json.gz)))
 write_pages    = $(PYTHON) extras/studies/pages.py $(recorded) --front=README.md --leading=$(call quoted,$(FRONT)) \
