@@ -134,14 +134,15 @@ def files_of(paths):
 
 
 def without_comments(name, text):
-    """The text of a file without comments and blank lines. In C and C++ every comment goes; elsewhere a line
-    that begins with #. So what follows other text on such a line, and docstrings, stay."""
+    """The text of a file without comments and blank lines. In C and C++ every comment goes, and the way that a
+    statement is laid out; elsewhere a line that begins with #. So what follows other text on such a line, and
+    docstrings, stay."""
     if name.endswith((".c", ".h", ".cu", ".cuh", ".cpp")):
         # Literals come first, so that no comment begins in one.
         text = re.sub(r"""("(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*')|//[^\n]*|/\*.*?\*/""",
                       lambda found: found[1] or " ", text, flags=re.S)
-    else:
-        text = re.sub(r"(?m)^[ \t]*#.*$", "", text)
+        return " ".join(text.split())
+    text = re.sub(r"(?m)^[ \t]*#.*$", "", text)
     return "\n".join(line.rstrip() for line in text.splitlines() if line.strip())
 
 
