@@ -128,6 +128,13 @@ def test_results_of_other_code_are_said_and_measured_again_when_forced(folder):
     assert "ladder" in s.targets() and "standard" not in s.targets()
 
 
+def test_comments_and_layout_are_no_code(_):
+    same = ("int f(int a, int b); // one", "/* two */ int f(int a,\n      int b);")
+    assert len({recorded.without_comments("x.c", text) for text in same}) == 1
+    assert recorded.without_comments("x.c", 'f("a // b");') == 'f("a // b");'
+    assert recorded.without_comments("x.py", "# one\nif a:\n    b  # two\n") == "if a:\n    b  # two"
+
+
 def test_a_folder_of_another_machine_is_left_alone(folder):
     s = Setting(folder)
     s.record("--steps=standard")
