@@ -124,8 +124,8 @@ static int count_on_device(struct embfuse_model *m, const struct embfuse_batch *
 /* A batch of no bags does what one bag without lookups does, but has no output and no gradient. */
 static void make_empty(struct embfuse_model *m, struct batch *out) {
     out->offsets = m->place == ON_HOST ? m->no_offsets : device_call_no_offsets(m);
-    for (int32_t f = 0; f < m->num_features; f++) m->features[f].bags = 1;
-    for (int32_t f = 0; f < m->num_features; f++) m->features[f].lookups = 0;
+    for (int32_t f = 0; f < m->num_features; f++)
+        m->features[f].bags = 1, m->features[f].lookups = 0;
 }
 
 int batch_of(struct embfuse_model *m, const struct embfuse_batch *b, struct batch *out,

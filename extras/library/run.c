@@ -234,26 +234,24 @@ static int step_by_zero(struct embfuse_model *m, struct batch *in, void *stream,
     int status = kernel_for(m, OP_STEP, in, &k, why);
     if (status == 0) status = need_scratch(m, k, in, why);
     if (status) return status;
-    void *zeros = m->place == ON_HOST ? calloc(1, bytes) : NULL;
-    if (m->place == ON_DEVICE && (device_alloc(&there, bytes, "zeros", &err) == 0)) {
-        device_set(&there, 0, &err);
-        zeros = there.data;
-    }
+    void *zeros = calloc(1, bytes);
     if (!zeros) return said(why, EMBFUSE_NO_MEMORY, "%zu bytes of zeros: out of memory", bytes);
     in->grad = zeros;
+    if (m->place == ON_DEVICE) {
+        if (device_alloc(&there, bytes, "zeros", &err) == 0) in->grad = there.data;
+        if (!there.data || device_put(there.data, zeros, bytes, &err))
+            status = said(why, EMBFUSE_DEVICE_ERROR, "%.500s", err.text);
+    }
     for (int32_t t = 0; t < m->num_tables; t++) {
         struct rule rule = m->rules[t];
         memset(rule.shared, 0, sizeof rule.shared);
         m->steps[t] = rule_step(rule, m->steps[t].number);
     }
-    status = launch(m, k, in, stream, (struct launch){0}, why);
-    if (m->place == ON_HOST) {
-        free(zeros);
-        return status;
-    }
-    if (device_wait(stream, &err) && status == 0)
+    if (status == 0) status = launch(m, k, in, stream, (struct launch){0}, why);
+    if (there.data && device_wait(stream, &err) && status == 0)
         status = said(why, EMBFUSE_DEVICE_ERROR, "%.500s", err.text);
-    device_free(&there);
+    if (there.data) device_free(&there);
+    free(zeros);
     return status;
 }
 
