@@ -20,13 +20,19 @@ set tics nomirror scale 0 textcolor rgb ink
 set key outside right top Left reverse samplen 1.5 spacing 1.25 textcolor rgb ink
 set grid xtics lc rgb pale lt 1 lw 0.7
 set style fill solid 1.0 noborder
-set label 1 heading."\n".machine at screen 0.5, 1 - 30.0 / height center textcolor rgb ink
 if (!exists("caution")) { caution = "" }
 if (!exists("notes")) { notes = "" }
-# At the top: that the run was cut short, and how many rows are not to be quoted; smaller if it is long.
+# At the top: what cut the run short, and how well rows are known. A long line has smaller letters, a longer one is two.
 fitting = 1.2 * width / (strlen(caution) + 1)
+behind = int(0.4 * strlen(caution))
+break = fitting < 9 ? strstrt(caution[behind + 1:*], "; ") : 0
+if (break) {
+    caution = caution[1:behind + break]."\n".caution[behind + break + 2:*]
+    fitting = 9
+}
 set label 989 caution at screen 0.5, 1 - 10.0 / height center textcolor rgb "#c00000" \
     font bold.sprintf(",%d", fitting < 12 ? fitting : 12)
+set label 1 heading."\n".machine at screen 0.5, 1 - (break ? 38.0 : 30.0) / height center textcolor rgb ink
 # At the bottom, in small print: what failed, and what the marks mean.
 foot_lines = words(notes)
 do for [i = 1:foot_lines] {

@@ -9,7 +9,7 @@ import tap
 from tap import GOLDEN
 import results
 from spoiled import (LINE, contents, drawn_twice, equal, golden, need_gnuplot, need_scipy, on_device, one_line_error,
-                     rows_of, run, save, timed, told)
+                     rows_of, run, save, timed)
 
 
 def test_export_holds_every_sample(folder):
@@ -89,7 +89,7 @@ def test_what_is_not_to_be_quoted_says_so_in_every_plot(folder):
     of_zipf = LINE.format(1, 3).replace("18", "12")
     for name, svg in contents(folder, ".svg").items():
         text, line = svg.decode().replace("\n", ""), of_zipf if "alpha" in name else LINE.format(1, 3)
-        assert (cut if "memory" in name else f"{cut}; {line}") in told(text), name
+        assert cut in text and ("memory" in name or line in text), name
         grey = text.count("rgb(170, 170, 170)") > 0
         equal((name, "cpu_hash~" in text), (name, "stages" in name))
         equal((name, grey), (name, name.startswith(("time", "throughput", "alpha"))))
